@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import argparse
 import linecache
-import math
 import os
 import re
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -205,7 +203,10 @@ def main(words: Sequence[str] | None = None) -> None:
             except NkiError as error:
                 cells = [f"{type(error).__name__}: {str(error).splitlines()[0][:150]}"]
             took = time.perf_counter() - begun
-            print(f"| {row.name} | {row.number / 1e3:.0f} | {' | '.join(cells)} | {took:.0f} s", flush=True)
+            print(
+                f"| {row.name} | {row.number / 1e3:.0f} | {' | '.join(cells)} | {took:.0f} s",
+                flush=True,
+            )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,8 @@ _TAKEN = ("allow", "debug", "nki", "platform_target")
 _TIMED = (
     "a kernel of the older dialect is timed as it is written: each call is the instructions that it stands for, with"
     " the copies that the old compiler inserted, in the order that the scheduler of today's kernels finds; nothing is"
-    " fused, hoisted out of loops or spilled"
+    " fused, hoisted out of loops or spilled. For published kernels, unchanged, times modelled so were 0.46 to 1.87 of"
+    " those measured on trn1 (python -m benchmarks.unmodified)"
 )
 
 
