@@ -393,6 +393,11 @@ def _by_identity() -> dict[int, str]:
     return names
 
 
+def newer_names(version: Version) -> Mapping[int, str]:
+    """Return the official names of what a version does not have yet, by the identity of what they stand for."""
+    return {key: n for key, n in _by_identity().items() if added_in(n).number > version.number}
+
+
 def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:
     """Yield an error for each name that a version does not have yet."""
     for since, name, stack in dated:

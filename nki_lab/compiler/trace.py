@@ -22,7 +22,7 @@ import numpy as np
 from nki_lab.choices import Choices
 from nki_lab.compiler.changed_globals import as_defined
 from nki_lab.compiler.check_arguments import find_arguments
-from nki_lab.compiler.check_language import check_called, errors_of, meet
+from nki_lab.compiler.check_language import check_called, errors_of, meet, newer_names
 from nki_lab.compiler.findings import refusals
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
@@ -35,6 +35,7 @@ from nki_lab.errors import (
     MixedDialects,
     MixedVersions,
     NkiError,
+    UnknownName,
     close_matches,
     joined,
 )
@@ -108,6 +109,7 @@ def trace(
     )
     builder = new(watch=watch)
     builder.configuration = source.configuration
+    builder.newer = {} if options.version is NEWEST else newer_names(options.version)
     if source.configuration is not None:
         source.configuration.tell_without_effect(source.name, (source.place,), builder)
     try:
@@ -146,7 +148,7 @@ def _traced(
             called = check_called(source, builder, bound, failed=True)
             refused = refusals(builder.findings.values(), options)
             explained = joined(
-                _told([*text_errors, *called, *builder.errors, *refused, told], builder)
+                _told([*_without(told, called), *text_errors, *builder.errors, *refused], builder)
             )
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
@@ -209,6 +211,16 @@ def _told(errors: list[NkiError], builder: Builder) -> list[NkiError]:
                     f"no version has it beside `{name}`, which is new in NKI {since.name}",
                 )
     return [e for e in errors if isinstance(e, (MixedDialects, MixedVersions))] or errors
+
+
+def _without(told: NkiError, called: list[NkiError]) -> list[NkiError]:
+    """Return errors of the texts, and the one that ended the trace where they do not tell it: of a missing name."""
+    if isinstance(told, UnknownName) and told.span is not None:
+        line = told.span.filename, told.span.line
+        missing = [e.span for e in called if isinstance(e, UnknownName)]
+        if line in [(span.filename, span.line) for span in missing if span is not None]:
+            return called
+    return [*called, told]
 
 
 class _Marked(io.TextIOBase):

@@ -50,6 +50,7 @@ from nki_lab.language.creation import (
 )
 from nki_lab.language.elementwise import logical_not, negative
 from nki_lab.language.former import dated as _dated
+from nki_lab.language.former import dated_names as _dated_names
 from nki_lab.language.gathering import gather_flattened
 from nki_lab.language.indexing import ds, is_hbm, is_on_chip, is_psum, is_sbuf
 from nki_lab.language.loops import (
@@ -80,15 +81,9 @@ psum = MemoryRegion.psum
 private_hbm = hbm = MemoryRegion.private_hbm
 shared_hbm = MemoryRegion.shared_hbm
 
-# Functions that had another signature in an earlier version.
-empty_like = _dated(empty_like)
-logical_not = _dated(logical_not)
-ndarray = _dated(ndarray)
-num_programs = _dated(num_programs)
-program_id = _dated(program_id)
-shared_constant = _dated(shared_constant)
-shared_identity_matrix = _dated(shared_identity_matrix)
-zeros = _dated(zeros)
+# Functions that came after the first version, or had another signature in an earlier one.
+for _name in _dated_names(globals()):
+    globals()[_name] = _dated(globals()[_name])
 
 # Operators, each under its own name.
 abs = OPS["abs"]

@@ -10,6 +10,7 @@ import functools
 import inspect
 import sys
 from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -34,12 +35,15 @@ _CLASSES = {
 
 
 def dated(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Let a function of nki.language bind by the signature that the kernel's version has."""
+    """Let a function of nki.language bind by the signature that the kernel's version has, if that has the function."""
     official = f"nki.language.{function.__name__}"
+    since = added_in(official)
 
     @functools.wraps(function)
     def by_version(*args: Any, **kwargs: Any) -> Any:
         version = _version()
+        if version.number < since.number and not is_internal(sys._getframe(1).f_code):
+            _check(official, since, version)
         bind = None if version is NEWEST else binder_of(official, version)
         if bind is None:
             return function(*args, **kwargs)
@@ -47,6 +51,14 @@ def dated(function: Callable[..., Any]) -> Callable[..., Any]:
 
     BINDING.add(by_version.__code__)  # type: ignore[attr-defined]
     return by_version
+
+
+def dated_names(space: dict[str, Any]) -> list[str]:
+    """Return the names of functions in nki.language that not every version has, or has with this signature."""
+    names = {n for v in VERSIONS for n in (*v.added, *v.before) if n.startswith("nki.language.")}
+    short = sorted(n.rpartition(".")[2] for n in names)
+    # A loop over dynamic_range looks at the frame that calls it; it came with the first version of this dialect.
+    return [n for n in short if isinstance(space.get(n), FunctionType) and n != "dynamic_range"]
 
 
 def date_methods() -> None:
@@ -70,8 +82,13 @@ def operator_by_version(self: Op, *args: Any, **options: Any) -> Any:
     """Call the composite of an operator with what the signature of the kernel's version says."""
     version = _version()
     bind = None if version is NEWEST else binder_of(f"nki.language.{self.name}", version)
-    if bind is not None and not is_internal(sys._getframe(1).f_code):
-        args, options = (), _converted(self.name, bind(None, *args, **options))
+    since = added_in(f"nki.language.{self.name}")
+    if (bind is not None or version.number < since.number) and not is_internal(
+        sys._getframe(1).f_code
+    ):
+        _check(f"nki.language.{self.name}", since, version)
+        if bind is not None:
+            args, options = (), _converted(self.name, bind(None, *args, **options))
     return _dated["nki.language"](self, *args, **options)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType, FrameType
@@ -24,6 +24,7 @@ from nki_lab.errors import (
     OverCapacity,
     RegisterValue,
     TensorArgument,
+    UnknownName,
 )
 from nki_lab.ir.building.device_loops import loops_for_ever, while_test
 from nki_lab.ir.building.findings import Findings
@@ -67,6 +68,8 @@ from nki_lab.versions import (
     ERROR,
     NEWEST,
     Version,
+    added_in,
+    is_newer,
 )
 from nki_lab.versions.version import number_of
 
@@ -174,6 +177,8 @@ class Builder(Findings):
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}
+        #: The official names of what the version does not have yet, by the identity of what they stand for.
+        self.newer: Mapping[int, str] = {}
         self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
         self._assigned: dict[int, str] = {}  # by identity of the stack
         self._reported: set[tuple[Any, Stack]] = set()
@@ -254,6 +259,8 @@ class Builder(Findings):
         space = memory_of(buffer)
         sizes = shape_of(shape)
         element = element_of(dtype)
+        if origin == "temporary":
+            self._check_newer(element)
         if space.on_chip:
             if sizes == (1,):
                 # The pages of register_load and register_store make their tensor so; on chip it has two axes.
@@ -331,6 +338,8 @@ class Builder(Findings):
         """Append an instruction and return it; broken rules are collected, not raised."""
         i = self.formed(definition, args, 4)
         form = i.form
+        if self.newer and _author_frame(sys._getframe(1)) is not None:
+            self._check_newer(definition, *args)
         if form.broken and self.mend is not None and (mended := self.mend(i)) is not None:
             return mended
         i.ident = self._count
@@ -431,6 +440,17 @@ class Builder(Findings):
             form = self.forms[identity] = Form(i, self.target, self.judged_by)
         i.form = form
         return i
+
+    def _check_newer(self, *values: Any) -> None:
+        """Refuse an instruction, an operator or a dtype that the kernel's version does not have."""
+        for value in values:
+            name = self.newer.get(id(value))
+            if name is not None:
+                raise UnknownName(
+                    is_newer(name, added_in(name), self.version),
+                    stack=self.stack(3),
+                    help=f"write `# nki: {added_in(name).name}` above the kernel, or do without it",
+                )
 
     def retarget(self, i: Instruction, dst: NkiTensor, moves: bool = False, **changes: Any) -> None:
         """Let an instruction write into `dst` instead of the tensor it was emitted for; see `retarget.retarget`."""

@@ -1,0 +1,83 @@
+"""Tests that a name which a version of NKI does not have is an error, however a kernel reaches it."""
+
+import importlib
+import operator
+
+import numpy as np
+import pytest
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.errors import UnknownName
+from nki_lab.runtime import run
+
+X = np.random.default_rng(11).standard_normal((8, 4)).astype(np.float32)
+TABLE = {"loop": nl.fori_loop}
+STAR: dict = {}
+exec("from nki_lab.language import *", STAR)
+
+
+def in_a_function(t, body):
+    getattr(nl, "fori" + "_loop")(0, 3, body)
+
+
+def local_import(t, body):
+    from nki_lab.language import fori_loop as loop
+
+    loop(0, 3, body)
+
+
+LOOPS = [
+    lambda t, body: getattr(nl, "fori_loop")(0, 3, body),  # noqa: B009
+    lambda t, body: vars(nl)["fori_loop"](0, 3, body),
+    lambda t, body: STAR["fori_loop"](0, 3, body),
+    lambda t, body: TABLE["loop"](0, 3, body),
+    lambda t, body: importlib.import_module("nki_lab.language").fori_loop(0, 3, body),
+    lambda t, body: operator.attrgetter("fori_loop")(nl)(0, 3, body),
+    in_a_function,
+    local_import,
+]
+
+
+def kernel_of(use):
+    def kernel(x):
+        t = nl.ndarray(x.shape, x.dtype)
+        nisa.dma_copy(dst=t, src=x)
+        use(t, lambda i: nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=1.0))
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=t)
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize("use", LOOPS)
+def test_a_function_by_another_way(use):
+    with pytest.raises(
+        UnknownName, match=r"`nki\.language\.fori_loop` is new in NKI 0\.6.*for NKI 0\.5"
+    ):
+        run(kernel_of(use), X, nki="0.5")
+    np.testing.assert_allclose(run(kernel_of(use), X, nki="0.7").value, X + 3, rtol=1e-6)
+
+
+OTHERS = [
+    ("nki.isa.scalar_load", "0.6", lambda t, _: getattr(nisa, "scalar_load")(nl.zeros((1, 1), nl.int32))),  # noqa: B009
+    ("nki.language.prelu", "0.3", lambda t, _: nisa.activation(dst=t, data=t, op=vars(nl)["prelu"])),
+    ("nki.language.relu", "0.2", lambda t, _: vars(nl)["relu"](t)),
+    ("nki.language.float8_e8m0fnu", "0.4", lambda t, _: nl.ndarray((8, 4), vars(nl)["float8_e8m0fnu"])),
+    ("nki.language.softmax", "0.2", lambda t, _: vars(nl)["softmax"](t, axis=1)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "version", "use"), OTHERS)
+def test_an_instruction_an_operator_or_a_dtype_by_another_way(name, version, use):
+    with pytest.raises(UnknownName, match=f"`{name}` is new in NKI .*for NKI {version}"):
+        run(kernel_of(use), X, nki=version)
+
+
+def test_a_name_that_the_text_shows_is_told_once():
+    def use(t, body):
+        nl.fori_loop(0, 3, body)
+
+    with pytest.raises(UnknownName, match=r"`nl\.fori_loop` is new in NKI 0\.6"):
+        run(kernel_of(use), X, nki="0.5")
