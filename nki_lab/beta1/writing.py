@@ -175,6 +175,7 @@ def _accumulated(t: Tile, product: Tile, box: Box | None) -> bool:
     accumulate = None if t.zeros is not None else True
     if box is not None and t.zeros is not None and not t.zeros.settled(t.target()):
         t.zeros.settle(t.target())  # what the product leaves out must be zero
+    if t.zeros is not None and t.zeros.set:
         return False
     if product.shape != t.shape or not _retargeted(t.target(box), product, accumulate=accumulate):
         return False

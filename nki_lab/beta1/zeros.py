@@ -18,12 +18,14 @@ class Zeros:
 
     Attributes:
         filled: its elements are zero; False where they were never set.
+        set: a part was filled by an instruction, to which the Tensor engine cannot add.
     """
 
-    __slots__ = ("filled", "_written", "_mask")
+    __slots__ = ("filled", "set", "_written", "_mask")
 
     def __init__(self, filled: bool) -> None:
         self.filled = filled
+        self.set = False
         self._written: dict[tuple[int, tuple[int, ...], tuple[int, ...]], NkiTensor] = {}
         self._mask: np.ndarray | None = None
 
@@ -47,6 +49,7 @@ class Zeros:
                 f"a part of {view.describe()} was written by products, and the rest is zero",
                 help="read the parts apart, or fill the tensor first: t[...] = 0",
             )
+        self.set = True
         memset(dst=view, value=0.0 if view.dtype.is_float else 0)
         self.write(view)
 

@@ -247,3 +247,61 @@ def test_is_transpose_changes_the_result_only_where_the_array_moves_bits(target,
     value = run(kernel, a, b, target=target).value
     assert value.dtype == (np.float32 if target == "trn1" else ml_dtypes.bfloat16)
     np.testing.assert_array_equal(value.astype(np.float32), a.astype(np.float32).T @ second)
+
+
+def product_of_tails(masked, transposed):
+    """Return a kernel of tiles of 64 x 96 whose ends lie outside, with masks on some of its calls."""
+
+    @nki.jit
+    def kernel(a, b):
+        (depth, rows), columns = a.shape, b.shape[1]
+        out = nl.ndarray((rows, columns), a.dtype, buffer=nl.shared_hbm)
+        i_p, i_m, i_n = nl.arange(64)[:, None], nl.arange(64)[None, :], nl.arange(96)[None, :]
+        for m in nl.affine_range(-(-rows // 64)):
+            for n in nl.affine_range(-(-columns // 96)):
+                total = nl.zeros((64, 96), nl.float32, buffer=nl.psum)
+                for k in nl.affine_range(-(-depth // 64)):
+                    deep, wide, long = 64 * k + i_p, 64 * m + i_m, 96 * n + i_n
+                    x = nl.load(a[deep, wide], mask=(deep < depth) & (wide < rows))
+                    y = nl.load(b[deep, long], mask=(deep < depth) & (long < columns))
+                    if transposed:
+                        x = nl.copy(nl.transpose(nl.copy(nl.transpose(x))))
+                    if masked:
+                        x, y = (
+                            x[(deep < depth) & (wide < rows)],
+                            y[(deep < depth) & (long < columns)],
+                        )
+                    else:
+                        x, y = x[deep < depth], y[deep < depth]
+                    total += nisa.nc_matmul(x, y)
+                tall, long = 64 * m + i_p, 96 * n + i_n
+                nl.store(out[tall, long], nl.exp(total), mask=(tall < rows) & (long < columns))
+        return out
+
+    return kernel
+
+
+@pytest.mark.parametrize(("masked", "transposed"), [(False, False), (True, False), (False, True)])
+def test_what_masks_leave_unset_of_the_operands_of_a_product_reaches_no_result(
+    rng, masked, transposed
+):
+    a, b = (rng.standard_normal(shape).astype(np.float32) / 8 for shape in ((100, 70), (100, 130)))
+    result = run(product_of_tails(masked, transposed), a, b, target="trn2")
+    np.testing.assert_allclose(result.value, np.exp(a.T.astype(np.float64) @ b), rtol=1e-4)
+    assert not [f for f in result.findings if f.kind in ("uninitialized", "hazard")]
+
+
+def test_what_a_mask_leaves_unset_is_told_where_a_product_brings_it_into_a_result(rng):
+    @nki.jit
+    def kernel(a, b):
+        out = nl.ndarray((64, 70), a.dtype, buffer=nl.shared_hbm)
+        i_p, i_m = nl.arange(64)[:, None], nl.arange(64)[None, :]
+        x = nl.load(a[i_p, i_m], mask=i_m < 40)
+        nl.store(out, nisa.nc_matmul(x, nl.load(b)))
+        return out
+
+    a, b = (rng.standard_normal(shape).astype(np.float32) for shape in ((64, 40), (64, 70)))
+    result = run(kernel, a, b, target="trn2")
+    np.testing.assert_allclose(result.value[:40], a.T @ b, rtol=1e-3, atol=1e-4)
+    (finding,) = [f for f in result.findings if f.kind == "uninitialized"]
+    assert "1680 of 4480 elements" in finding.message.replace(",", "")  # 24 rows of 70

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from nki_lab.compiler.overwritten import find_overwritten
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.errors import KernelResult
 from nki_lab.ir.definition.instruction import READ, SPOIL, UPDATE, WRITE, Form, Instruction
-from nki_lab.ir.definition.operands import Order, Shape, State
+from nki_lab.ir.definition.operands import Operand, Order, Shape, State
 from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, Loop, LoopRange
 from nki_lab.ir.program.unwritten import (
     may_keep_elements,
@@ -172,7 +172,7 @@ def _look_at(kernel: Kernel, elsewhere: dict[int, _Elsewhere] | None = None) -> 
                 continue
             if elsewhere is None and _others_write(kernel, storage):
                 continue
-            if storage.id in carried and facts.by_row and not form.dynamic:
+            if storage.id in carried and facts.carries and not form.dynamic:
                 unset.append((position, view, seen))
                 continue
             chosen = position in facts.chosen
@@ -276,6 +276,7 @@ class _Facts(NamedTuple):
         chosen: operands of which only some elements are used, which a run decides.
         keeping: those of which some elements may keep their values.
         by_row: what is written to a partition depends on the same partition of what is read, and on nothing else.
+        by_axes: an element that is written depends on those of the operands that agree with it in the axes they name.
         read, written: functions that give the part of an operand that is touched, where that is not all of it.
     """
 
@@ -283,8 +284,14 @@ class _Facts(NamedTuple):
     chosen: frozenset[int]
     keeping: frozenset[int]
     by_row: bool
+    by_axes: bool
     read: dict[int, Part]
     written: dict[int, Part]
+
+    @property
+    def carries(self) -> bool:
+        """It is known which elements of results are computed from which of the operands."""
+        return self.by_row or self.by_axes
 
 
 def _facts(form: Form) -> _Facts:
@@ -307,7 +314,7 @@ def _facts_of(i: Instruction) -> _Facts:
     keeping = frozenset(p for p, role in roles if may_keep_elements(i, p, role))
     operands = i.definition.operands.items()
     chosen = frozenset(i.definition.position[name] for name, o in operands if o.chosen)
-    return _Facts(updated, chosen, keeping, _is_by_row(i), read, written)
+    return _Facts(updated, chosen, keeping, _is_by_row(i), _is_by_axes(i), read, written)
 
 
 def _is_by_row(i: Instruction) -> bool:
@@ -325,16 +332,30 @@ def _is_by_row(i: Instruction) -> bool:
     )
 
 
+def _is_by_axes(i: Instruction) -> bool:
+    """Tell whether all operands are matrices that name their axes, as those of a product and of a transpose do."""
+    listed = [_operand(i, p) for p in (*i.form.reads, *i.form.writes)]
+    views = [i.args[p] for p in (*i.form.reads, *i.form.writes)]
+    return bool(i.form.writes) and all(
+        type(v) is NkiTensor and o.shape is Shape.FLAT and len(o.axes) == 2 and all(o.axes)
+        for v, o in zip(views, listed, strict=True)
+    )
+
+
+def _operand(i: Instruction, position: int) -> Operand:
+    return i.definition.operands[i.definition.params[position]]
+
+
 def _carried(kernel: Kernel) -> frozenset[int]:
     """Return the storages of which a mask leaves elements unset, and those computed from them row by row.
 
-    That they are read is no mistake as long as what they give reaches no result.
+    That they are read is no mistake as long as what they give reaches no result. Products and transposes count as well.
     """
     keys = {s.id for s in kernel.storages if s.masked}
     if not keys:
         return frozenset()
     for i in kernel.instructions:
-        if _facts(i.form).by_row and any(i.args[p].storage.id in keys for p in i.form.reads):
+        if _facts(i.form).carries and any(i.args[p].storage.id in keys for p in i.form.reads):
             keys.update(i.args[p].storage.id for p in i.form.writes)
     return frozenset(keys)
 
@@ -344,11 +365,14 @@ def _passed_on(
 ) -> np.ndarray:
     """Return which elements of a view that is written are computed from elements that have been written.
 
-    Element by element where all operands are streams or one value per partition, else by partition.
+    By named axes where operands name them; element by element where all are streams or one value per partition; else
+    by partition.
     """
+    if _facts(i.form).by_axes:
+        return _along_axes(i, unset, position, written)
 
     def shape(p: int) -> Shape:
-        return i.definition.operands[i.definition.params[p]].shape
+        return _operand(i, p).shape
 
     marks = np.ones((written.shape[0], 1), bool)
     single = all(shape(p) in (Shape.STREAM, Shape.VECTOR) for p in (*i.form.reads, position))
@@ -358,6 +382,24 @@ def _passed_on(
         marks = marks & (part if by_element else part.all(axis=1, keepdims=True))
     count = written.size // written.shape[0]
     return np.broadcast_to(marks, (written.shape[0], count)).reshape(written.shape)
+
+
+def _along_axes(
+    i: Instruction, unset: list[tuple[int, NkiTensor, Coverage]], position: int, written: NkiTensor
+) -> np.ndarray:
+    """Return the same of matrices with named axes: an axis that the result does not have is gone through as a whole."""
+    rows = written.shape[0]
+    marks = np.ones((rows, written.size // rows), bool)
+    named = _operand(i, position).axes
+    for read, view, seen in unset:
+        axes = _operand(i, read).axes
+        part: Any = seen.elements(view).reshape(view.shape[0], -1)
+        part = part.all(axis=tuple(n for n in (0, 1) if axes[n] not in named), keepdims=True)
+        part = part if axes[0] == named[0] or axes[1] == named[1] else part.T
+        # Two rows at a time are read as one: then all of it counts.
+        fits = all(n in (1, size) for n, size in zip(part.shape, marks.shape, strict=True))
+        marks = marks & (part if fits else part.all())
+    return marks.reshape(written.shape)
 
 
 def _filled(kernel: Kernel, loops: _Loops) -> np.ndarray:
