@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from types import CodeType, FrameType
@@ -24,7 +23,6 @@ from nki_lab.errors import (
     OverCapacity,
     RegisterValue,
     TensorArgument,
-    UnknownName,
 )
 from nki_lab.ir.building.device_loops import loops_for_ever, while_test
 from nki_lab.ir.building.findings import Findings
@@ -68,8 +66,6 @@ from nki_lab.versions import (
     ERROR,
     NEWEST,
     Version,
-    added_in,
-    is_newer,
 )
 from nki_lab.versions.version import number_of
 
@@ -177,8 +173,6 @@ class Builder(Findings):
         self._names: dict[str, int] = {}
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}
-        #: The official names of what the version does not have yet, by the identity of what they stand for.
-        self.newer: Mapping[int, str] = {}
         self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
         self._assigned: dict[int, str] = {}  # by identity of the stack
         self._reported: set[tuple[Any, Stack]] = set()
@@ -260,7 +254,7 @@ class Builder(Findings):
         sizes = shape_of(shape)
         element = element_of(dtype)
         if origin == "temporary":
-            self._check_newer(element)
+            self.check_newer(element)
         if space.on_chip:
             if sizes == (1,):
                 # The pages of register_load and register_store make their tensor so; on chip it has two axes.
@@ -339,7 +333,7 @@ class Builder(Findings):
         i = self.formed(definition, args, 4)
         form = i.form
         if self.newer and _author_frame(sys._getframe(1)) is not None:
-            self._check_newer(definition, *args)
+            self.check_newer(definition, *args)
         if form.broken and self.mend is not None and (mended := self.mend(i)) is not None:
             return mended
         i.ident = self._count
@@ -396,7 +390,7 @@ class Builder(Findings):
                 self._check_register(definition, len(key) - 2, value)
             elif kind is float:
                 if not -LARGEST < value < LARGEST:
-                    self._check_number(definition, len(key) - 1, value)
+                    self.check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif (kind is int or kind is str) and isinstance(keyed, type):
                 value = self._member(definition, len(key) - 1, value, keyed)
@@ -405,7 +399,7 @@ class Builder(Findings):
             elif kind is int or kind is bool:
                 if not -0x80000000 <= value <= 0xFFFFFFFF and not definition.like:
                     check_integer(definition.name, value)
-                    self._check_number(definition, len(key) - 1, value)
+                    self.check_number(definition, len(key) - 1, value)
                 key.append(kind if keyed is OPAQUE else (kind, value))
             elif kind in SIMPLE:
                 key.append(value)
@@ -414,7 +408,7 @@ class Builder(Findings):
                     plain = plain_value(value)
                     changed = {**(changed or {}), len(key) - 1: plain}
                     foreign = foreign or self._foreign(definition, plain)
-                    self._check_number(definition, len(key) - 1, plain)
+                    self.check_number(definition, len(key) - 1, plain)
                 else:
                     note_simple(value)
                 key.append(key_of(value))
@@ -440,17 +434,6 @@ class Builder(Findings):
             form = self.forms[identity] = Form(i, self.target, self.judged_by)
         i.form = form
         return i
-
-    def _check_newer(self, *values: Any) -> None:
-        """Refuse an instruction, an operator or a dtype that the kernel's version does not have."""
-        for value in values:
-            name = self.newer.get(id(value))
-            if name is not None:
-                raise UnknownName(
-                    is_newer(name, added_in(name), self.version),
-                    stack=self.stack(3),
-                    help=f"write `# nki: {added_in(name).name}` above the kernel, or do without it",
-                )
 
     def retarget(self, i: Instruction, dst: NkiTensor, moves: bool = False, **changes: Any) -> None:
         """Let an instruction write into `dst` instead of the tensor it was emitted for; see `retarget.retarget`."""
@@ -496,27 +479,6 @@ class Builder(Findings):
             error = rule_error(rule, i)
             message = f"{error.message} ({'; '.join(error.notes)})"
             self.find(rule.finding, message, error.help, error.code, i.stack)
-
-    def _check_number(self, definition: Definition, position: int, value: Any) -> None:
-        """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
-        for item in value if type(value) is tuple else (value,):
-            if type(item) is tuple:
-                self._check_number(definition, position, item)
-            elif type(item) is int and not -0x80000000 <= item <= 0xFFFFFFFF:
-                self._find_number(definition, position, item, "an integer of more than 32 bits")
-            elif type(item) is float and LARGEST <= abs(item) < math.inf:
-                self._find_number(definition, position, item, "infinite as float32")
-
-    def _find_number(self, definition: Definition, position: int, value: Any, what: str) -> None:
-        name = definition.params[position]
-        self.find(
-            "hazard",
-            f"{definition.name}: {name}={value!r} is {what}; scalars of NKI have 32 bits",
-            help=f"keep it below {LARGEST:.8g}, or write float('inf') where that is meant"
-            if type(value) is float
-            else "write an integer of 32 bits, or a float, which is rounded to float32",
-            blame=Blame(definition.name, ((name, position),)),
-        )
 
     def _check_register(self, definition: Definition, position: int, register: Register) -> None:
         name = definition.params[position]

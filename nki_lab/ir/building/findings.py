@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from typing import Any
 
+from nki_lab.errors import UnknownName
+from nki_lab.ir.definition.form_key import LARGEST
+from nki_lab.ir.definition.instruction import Definition
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.source import Blame, Stack
 from nki_lab.versions import (
@@ -13,6 +18,8 @@ from nki_lab.versions import (
     FORMS,
     PORTABILITY,
     Version,
+    added_in,
+    is_newer,
     taken_until,
     version_named,
 )
@@ -27,6 +34,7 @@ class Findings:
         findings: the first finding of each kind, message and place.
         former: (last version that has it, what it is, where it stands) of what later versions do not have.
         newest: (version, name) of the newest name of NKI beside these, once the texts have been looked at.
+        newer: the official names of what the version does not have yet, by the identity of what they stand for.
     """
 
     def __init__(self, version: Version, allow: tuple[str, ...] = ()) -> None:
@@ -35,6 +43,7 @@ class Findings:
         self.findings: dict[tuple[str, str, Any], Finding] = {}
         self.former: list[tuple[Version, str, Stack]] = []
         self.newest: tuple[Version, str] | None = None
+        self.newer: Mapping[int, str] = {}
 
     def stack(self, depth: int = 2) -> Stack:
         """Return the author's places from `depth` frames up to the kernel, innermost first."""
@@ -87,3 +96,35 @@ class Findings:
         message = f"{what} {form.fate(level)}"
         self.find(kind, message, help or form.instead, form.code, stack, blame)
         return level
+
+    def check_newer(self, *values: Any) -> None:
+        """Refuse an instruction, an operator or a dtype that the kernel's version does not have."""
+        for value in values:
+            name = self.newer.get(id(value))
+            if name is not None:
+                raise UnknownName(
+                    is_newer(name, added_in(name), self.version),
+                    stack=self.stack(3),
+                    help=f"write `# nki: {added_in(name).name}` above the kernel, or do without it",
+                )
+
+    def check_number(self, definition: Definition, position: int, value: Any) -> None:
+        """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
+        for item in value if type(value) is tuple else (value,):
+            if type(item) is tuple:
+                self.check_number(definition, position, item)
+            elif type(item) is int and not -0x80000000 <= item <= 0xFFFFFFFF:
+                self._find_number(definition, position, item, "an integer of more than 32 bits")
+            elif type(item) is float and LARGEST <= abs(item) < math.inf:
+                self._find_number(definition, position, item, "infinite as float32")
+
+    def _find_number(self, definition: Definition, position: int, value: Any, what: str) -> None:
+        name = definition.params[position]
+        self.find(
+            "hazard",
+            f"{definition.name}: {name}={value!r} is {what}; scalars of NKI have 32 bits",
+            help=f"keep it below {LARGEST:.8g}, or write float('inf') where that is meant"
+            if type(value) is float
+            else "write an integer of 32 bits, or a float, which is rounded to float32",
+            blame=Blame(definition.name, ((name, position),)),
+        )
