@@ -11,6 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.errors import NotOnTarget, RuleBroken, StrictFinding, WrongOperand
+from nki_lab.versions import VERSIONS
 from tests.language.evaluate import error_against, evaluate, run_kernel, stored
 
 RNG = np.random.default_rng(7)
@@ -299,6 +300,30 @@ def test_what_no_engine_has_runs_as_in_the_official_simulator_and_is_found(name,
     np.testing.assert_array_equal(got, model(X, np.float32(0.75)))
     got, _ = finding_of(lambda a, b: function(2.5, nl.load(b)), X, divisor)
     np.testing.assert_array_equal(got, model(np.float32(2.5), divisor))
+
+
+@pytest.mark.parametrize("version", [v.name for v in VERSIONS])
+def test_every_version_divides_and_says_since_0_3_that_no_engine_does(version):
+    def divided(x, y, op):
+        a, b = (nl.ndarray(v.shape, v.dtype) for v in (x, y))
+        nisa.dma_copy(dst=a, src=x)
+        nisa.dma_copy(dst=b, src=y)
+        if op:
+            nisa.tensor_tensor(dst=a, data1=a, data2=b, op=nl.divide)
+        else:
+            a = nl.divide(a, b, dtype=nl.float32)
+        out = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=a)
+        return out
+
+    divisor = np.where(np.abs(Y) < 0.25, 0.75, Y).astype(np.float32)
+    for op in (False, True):
+        result = nki_lab.run(divided, X, divisor, op, nki=version)
+        np.testing.assert_array_equal(result.value, X / divisor)
+        told = [f for f in result.findings if "NKI's compiler refuses it" in f.message]
+        assert len(told) == (
+            op or version not in ("0.1", "0.2")
+        )  # no page before 0.3 lists limits of nl
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32"])
