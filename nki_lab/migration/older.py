@@ -10,6 +10,7 @@ from typing import Any
 
 import libcst as cst
 import libcst.matchers as m
+import numpy as np
 from libcst.metadata import MetadataWrapper
 
 from nki_lab.migration.names import code_of, dotted_name
@@ -34,6 +35,19 @@ _COMPARED = {
 _IMPORTS = {
     "nki": "import nki", "nki.language": "import nki.language as nl", "nki.isa": "import nki.isa as nisa",
 }  # fmt: skip
+
+_RUNNERS = (
+    "nki.jit",
+    "nki.trace",
+    "nki.baremetal",
+    "nki.benchmark",
+    "nki.profile",
+    "nki.simulate_kernel",
+)
+_LIMITS = {
+    f"nki.language.fp32.{name}": repr(float(getattr(np.finfo(np.float32), name)))
+    for name in ("min", "max")
+}
 
 
 def moved_from_older(text: str, observed: Observed, grids: dict[str, tuple[int, ...]]) -> Moved:
@@ -75,8 +89,14 @@ class Older(Accesses):
         frame = self.frames.pop()
         if isinstance(original, cst.FunctionDef):
             self.positions, self.masks, self.blocks = {}, {}, {}
-            if original in self.unreached:  # its decorators are those of a module that is moved
-                result = result.with_changes(decorators=self._decorators(original))
+            if original in self.unreached:  # its head is that of a module that is moved
+                given = original.params
+                result = result.with_changes(
+                    decorators=self._decorators(original),
+                    params=given.with_changes(
+                        params=[self.leave_Param(p, p) for p in given.params]
+                    ),
+                )
         lines = [line for line in original.leading_lines if line.comment]
         if frame.is_dropped and not frame.before:
             self._kept += [line.comment.value for line in lines if line.comment]
@@ -102,13 +122,15 @@ class Older(Accesses):
         """Note what the function adds products to, and what it returns; leave one that no run reached as it is."""
         where = self.place(node)
         if not any(where.line <= place.line <= where.end_line for place in self.observed.seen):
-            parts = m.findall(node.body, m.Name() | m.Attribute())
-            if any(self.official(part).startswith("nki") for part in parts):
+            official = {
+                self.official(part) for part in m.findall(node.body, m.Name() | m.Attribute())
+            }
+            if any(name.startswith(("nki.language.", "nki.isa.")) for name in official):
                 self.decide(
                     node, f"no run reached `{node.name.value}`, so it stays as it was: call it, too"
                 )
-            self.unreached.add(node)
-            return False
+                self.unreached.add(node)
+                return False
         for found in m.findall(node, m.AugAssign(operator=m.AddAssign(), value=m.Call())):
             assert isinstance(found, cst.AugAssign) and isinstance(found.value, cst.Call)
             if self._is_product(found.value):
@@ -124,6 +146,11 @@ class Older(Accesses):
 
     def _is_product(self, call: cst.Call) -> bool:
         return self.official(call.func) in ("nki.language.matmul", "nki.isa.nc_matmul")
+
+    def visit_AnnAssign(self, node: cst.AnnAssign) -> None:
+        """Note the same of what has a type."""
+        if node.value is not None:
+            self.visit_Assign(cst.Assign([cst.AssignTarget(node.target)], node.value))
 
     def visit_Assign(self, node: cst.Assign) -> None:
         """Note what index tensors and masks are called, and where the result of a call goes."""
@@ -145,7 +172,7 @@ class Older(Accesses):
                     self.positions[code_of(name.value)] = found
         elif isinstance(target, cst.Name):
             directive = self.official(node.value)
-            if directive.startswith("nki.compiler."):
+            if directive.startswith("nki.compiler.") or directive in _RUNNERS:
                 self.names.bound[target.value] = ROOT + directive
             kind = self.kind(node.value)
             if kind == INDEX:
@@ -177,12 +204,16 @@ class Older(Accesses):
             or self.kind(original.value) in (INDEX, MASK)
         ):
             self.change(
-                original, "index tensors and masks are slices and bounds where they are used"
+                original.value, "index tensors and masks are slices and bounds where they are used"
             )
             self.drop()
-        elif self.official(original.value).startswith("nki.compiler."):
-            self.change(original, "where the older compiler put a tile is left to today's")
+        elif (name := self.official(original.value)).startswith("nki.compiler."):
+            self.change(original.value, "where the older compiler put a tile is left to today's")
             self.drop()
+        elif name == "nki.simulate_kernel":
+            self.drop()
+        elif name in _RUNNERS:
+            return updated.with_changes(value=cst.parse_expression(f"{self.alias('nki')}.jit"))
         elif isinstance(target, cst.Subscript) and not self.frames[-1].is_dropped:
             self._assigned(original, target, updated)
         return updated
@@ -205,7 +236,7 @@ class Older(Accesses):
             self.before(f"{self.nisa}.{copy}(dst={part}, src={value})")
         else:
             self.before(f"{self.nisa}.memset(dst={part}, value={value})")
-        self.change(original, "`t[...] = value` is an instruction with dst=t")
+        self.change(original.value, "`t[...] = value` is an instruction with dst=t")
         self.drop()
 
     def visit_For(self, node: cst.For) -> None:
@@ -307,6 +338,10 @@ class Older(Accesses):
         self, original: cst.Attribute, updated: cst.Attribute
     ) -> cst.BaseExpression:  # type: ignore[override]
         """Ask the first tile of a list for what all of them have."""
+        limit = _LIMITS.get(self.official(original))
+        if limit is not None:
+            self.change(original, f"{code_of(original)} is a number")
+            return cst.parse_expression(limit)
         count = self.blocks.get(code_of(original.value), 0)
         if not count or original.attr.value not in ("dtype", "shape"):
             return updated
@@ -399,9 +434,13 @@ class Older(Accesses):
     def leave_AnnAssign(self, original: cst.AnnAssign, updated: cst.AnnAssign) -> Any:  # type: ignore[override]
         """Leave out types of the older dialect."""
         names = m.findall(original.annotation, m.Name())
-        value = updated.value
-        types = [n for n in names if self.official(n).startswith("nki.typing")]
-        return cst.Assign([cst.AssignTarget(updated.target)], value) if value and types else updated
+        is_typed = any(self.official(n).startswith("nki.typing") for n in names)
+        if not is_typed or original.value is None or updated.value is None:
+            return updated
+        before = cst.Assign([cst.AssignTarget(original.target)], original.value)
+        return self.leave_Assign(
+            before, cst.Assign([cst.AssignTarget(updated.target)], updated.value)
+        )
 
     def leave_Import(self, original: cst.Import, updated: cst.Import) -> Any:  # type: ignore[override]
         """Import today's modules."""

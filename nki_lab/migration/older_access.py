@@ -221,6 +221,12 @@ class Accesses(cst.CSTTransformer):
             found.append(Positions(start, {k - rank: ("1", minus(bare(part.upper), start))}))
         return found
 
+    def _whole(self, node: cst.BaseExpression) -> list[Positions] | None:
+        """Return the index tensors of a grid that is an index by itself."""
+        name = code_of(node)
+        named = [p for key, p in self.positions.items() if key.startswith(f"{name}[")]
+        return named or self._grid(node)
+
     def bounds(self, mask: cst.BaseExpression) -> Bounds | None:
         """Return what a mask leaves; None where that is not a bound of each axis."""
         if isinstance(mask, cst.Name):
@@ -275,6 +281,9 @@ class Accesses(cst.CSTTransformer):
         if len(indices) == 1 and indices[0] is not None and self.kind(indices[0]) == MASK:
             inner = self.bounds(indices[0])
             return None if inner is None else self.cut(node.value, value, inner)
+        grid = self._whole(indices[0]) if len(indices) == 1 and indices[0] is not None else None
+        if grid is not None and not count:
+            return self._sliced(node, value, grid, bounds or {})
         if not any(i is not None and self.kind(i) == INDEX for i in indices):
             return self._basic(node, value, entries, count)
         linear = [self.linear(i) if i is not None else None for i in indices]
@@ -325,7 +334,7 @@ class Accesses(cst.CSTTransformer):
         self, node: cst.Subscript, value: str, linear: list[Positions], bounds: Bounds
     ) -> Access | None:
         ranks = {len(s.shape) for p in self._indices(node) for s in self.seen(p) if s.kind == INDEX}
-        rank = max(ranks)
+        rank = max(ranks, default=len(linear))
         used = [axis for position in linear for axis in position.terms]
         if any(a not in range(-rank, 0) for a in used):
             return None
@@ -356,9 +365,12 @@ class Accesses(cst.CSTTransformer):
                 sizes.append("1")
             else:
                 parts.append(position.start)
-        if missing:
+        if missing and not is_ordered:
             return None
         text = f"{value}[{', '.join(parts)}]"
+        for axis in missing:  # of size 1, which a tensor of fewer axes does not have
+            text += f".expand_dim({axis + rank})"
+            sizes.insert(axis + rank, "1")
         if not is_ordered:
             order = [axes.index(axis) for axis in range(-rank, 0)]
             text += f".permute(({', '.join(map(str, order))}))"

@@ -42,7 +42,8 @@ def composite(site: Former) -> cst.BaseExpression:
     r = site.rewriter
     if r.kind(site.original) != TILE:
         return site.updated
-    now = list(inspect.signature(getattr(language, site.member)).parameters)
+    parameters = inspect.signature(getattr(language, site.member)).parameters
+    now = list(parameters)
     bounds = site.bounds
     if bounds is None:
         return site.refuse("write the mask as bounds of slices")
@@ -72,6 +73,8 @@ def composite(site: Former) -> cst.BaseExpression:
         and [s.dtype for s in r.seen(before)] != [s.dtype for s in seen]
     ):
         dtype = dtype_text(r, [s.dtype for s in seen], site.tiles) or ""
+    if not dtype and "dtype" in now and parameters["dtype"].default is inspect.Parameter.empty:
+        dtype = dtype_text(r, [s.dtype for s in seen], []) or ""
     if site.member == "rsqrt" or (site.member in ("abs", "sign") and bounds):
         given = f"op={r.nl}.{site.member}, data={words[0]}"
         emit = lambda dst: f"{r.nisa}.activation(dst={dst}, {given})"  # noqa: E731

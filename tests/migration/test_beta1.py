@@ -152,6 +152,14 @@ RULES = {
         ["t = nl.load(a)", "nl.store(out, 1.0 / nl.exp(t))"],
         "nl.reciprocal(nl.exp(t), dtype=nl.float32)", (24, 20),
     ),
+    "named grids": (
+        ["import neuronxcc.nki.typing as nt", "t: nt.tensor[24, 20] = nl.load(a[nl.mgrid[0:24, 0:20]])",
+         "ip: nt.tensor[24, 1] = nl.arange(24)[:, None]", "line = nl.ndarray((24,), dtype=a.dtype, buffer=nl.hbm)",
+         "nl.store(line[ip], t[:, 7:8])", "noise = nl.rand((24, 20))",
+         "t = nl.maximum(nl.multiply(t, nl.load(line[ip])), nl.fp32.min)", "grid = nl.mgrid[0:24, 0:20]",
+         "nl.store(out[grid], nl.where(noise >= 0.0, t, -1.0))"],
+        "nl.store(line[0:24].expand_dim(1), t[:, 7:8])", (24, 20),
+    ),
     "promotion": (
         ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
         "dtype=nl.float32", (24, 20),
@@ -203,8 +211,9 @@ def test_runners_and_decorators(module, rng):
         f'@nki.compiler.skip_middle_end_transformations\n@nki.jit(mode="simulation")\n'
         f"def add(a, out: nt.mutable_tensor):{body}"
         f"@nki.baremetal(save_neff_name='add.neff')\ndef first(a, grid=1):\n    {OUT}{body[:-3]}\n    return out\n\n\n"
-        f"@nki.compiler.enable_stack_allocator\n@nki.benchmark(warmup=1)\ndef other(a):\n    {OUT}\n"
+        f"@nki.compiler.enable_stack_allocator\n@nki.benchmark(warmup=1)\ndef other(a: nt.tensor):\n    {OUT}\n"
         "    t = nl.ndarray(a.shape, dtype=a.dtype, buffer=place(base_addr=0))\n    nl.store(out, t)\n\n\n"
+        "traced = nki.trace\nsimulate = nki.simulate_kernel\n\n\ndef host(a, b):\n    return simulate(add[1], a, b)\n\n\n"
         "a = np.arange(48, dtype=np.float32).reshape(8, 6)\nb, c = np.zeros_like(a), np.zeros_like(a)\n"
         "nki.simulate_kernel(add[nl.spmd_dim(nl.nc(1), 1)], a, b)\nnki.jit(plain)(a, c)\n"
         "assert (b == a + 1).all() and (c == a + 1).all()\n",
@@ -219,6 +228,7 @@ def test_runners_and_decorators(module, rng):
     assert moved.text.count("@") == moved.text.count("@nki.jit\ndef") == 3
     assert "@nki.jit\ndef add(a, out, grid=(1,)):" in moved.text
     assert "add(a, b, grid=(1,))\nnki.jit(plain)(a, c)" in moved.text
+    assert "traced = nki.jit\n\n\ndef host(a, b):\n    return add(a, b, grid=(1,))" in moved.text
 
 
 def test_kernel_of_another_file_is_left_with_what_to_decide(module):
