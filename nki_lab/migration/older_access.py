@@ -284,8 +284,14 @@ class Accesses(cst.CSTTransformer):
         grid = self._whole(indices[0]) if len(indices) == 1 and indices[0] is not None else None
         if grid is not None and not count:
             return self._sliced(node, value, grid, bounds or {})
-        if not any(i is not None and self.kind(i) == INDEX for i in indices):
+        if not any(
+            i is not None and (self.kind(i) == INDEX or self._chosen(i) is not None)
+            for i in indices
+        ):
             return self._basic(node, value, entries, count)
+        chosen = [k for k, i in enumerate(indices) if i is not None and self._chosen(i) is not None]
+        if chosen:
+            return self._indirect(node, value, indices, chosen, bounds or {}) if not count else None
         linear = [self.linear(i) if i is not None else None for i in indices]
         if any(i is None for i in linear):
             return None
@@ -377,13 +383,72 @@ class Accesses(cst.CSTTransformer):
             sizes = [sizes[k] for k in order]
         return Access(text, sizes)
 
+    def _chosen(
+        self, node: cst.BaseExpression
+    ) -> tuple[cst.BaseExpression, cst.BaseExpression | None] | None:
+        """Return the tile in an index, and what is added to it; None where there is no tile."""
+        if self.kind(node) == TILE:
+            return node, None
+        if isinstance(node, cst.BinaryOperation) and isinstance(node.operator, cst.Add):
+            for tile, other in ((node.left, node.right), (node.right, node.left)):
+                if self.kind(tile) == TILE:
+                    return tile, other
+        return None
+
+    def _indirect(
+        self,
+        node: cst.Subscript,
+        value: str,
+        indices: list[cst.BaseExpression | None],
+        chosen: list[int],
+        bounds: Bounds,
+    ) -> Access | None:
+        """Return a part at rows that a tile names, one for each partition, or at a place that one element names."""
+        part = self._chosen(indices[chosen[0]])  # type: ignore[arg-type]
+        assert part is not None
+        tile, more = part
+        shapes = {one.shape for one in self.seen(tile)}
+        ranks = {len(one.shape) for one in self.seen(node)}
+        if len(chosen) > 1 or len(ranks) != 1 or any(s[1:] != (1,) for s in shapes):
+            return None
+        text, rank = bare(tile), ranks.pop()
+        if isinstance(tile, cst.Subscript):
+            access = self.access(tile, code_of(tile.value))
+            if access is None:
+                return None
+            text = access.text
+        linear = [self.linear(i) if i is not None else None for i in indices]
+        linear[chosen[0]] = self.linear(more) if more is not None else Positions("0")
+        if shapes == {(1, 1)}:
+            given = f"scalar_offset={text}"
+        elif more is not None:
+            return None
+        else:
+            size = f"{text}.shape[0]" if isinstance(tile, cst.Name) else str(max(shapes)[0])
+            linear[chosen[0]] = Positions("0", {-rank: ("1", size)})
+            rows = bounds.get(-rank, [])
+            cut = f"[{skipped(rows)}:{length(size, rows)}, :]" if rows else ""
+            given = f"vector_offset={text}{cut}"
+        if any(p is None for p in linear):
+            return None
+        given = f"{given}, indirect_dim={chosen[0]}"
+        return self._pattern(node, value, linear, rank, bounds, given)  # type: ignore[arg-type]
+
     def _pattern(
-        self, node: cst.Subscript, value: str, linear: list[Positions], rank: int, bounds: Bounds
+        self,
+        node: cst.Subscript,
+        value: str,
+        linear: list[Positions],
+        rank: int,
+        bounds: Bounds,
+        given: str = "",
     ) -> Access | None:
         """Return a part whose indices have several axes, or share one, as an access pattern over the whole tensor."""
         shapes = {len(s.shape) - s.blocks for s in self.seen(node.value)}
         whole = isinstance(node.value, (cst.Name, cst.Subscript))
-        if shapes != {len(linear)} or not whole or any(-rank in p.terms for p in linear[1:]):
+        if shapes != {len(linear)} or not whole:
+            return None
+        if any(-rank in p.terms for p in linear[1:]) and self._on_chip(node.value):
             return None
         strides = ["1"]
         for k in range(len(linear) - 1, 0, -1):
@@ -406,7 +471,11 @@ class Accesses(cst.CSTTransformer):
                 start = plus(start, times(step, skipped(bounds.get(axis, []))))
             offset = plus(offset, times(start, stride))
         more = f", offset={offset}" if offset != "0" else ""
+        more += f", {given}" if given else ""
         return Access(f"{value}.ap(pattern=[{', '.join(pairs)}]{more})", sizes)
+
+    def _on_chip(self, node: cst.CSTNode) -> bool:
+        return any(one.memory != "hbm" for one in self.seen(node))
 
     def _indices(self, node: cst.Subscript) -> list[cst.BaseExpression]:
         return [e.slice.value for e in node.slice if isinstance(e.slice, cst.Index)]

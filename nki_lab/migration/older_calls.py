@@ -164,6 +164,12 @@ def _product(site: Former) -> cst.BaseExpression:
     )
 
 
+@rule_for("isa.tensor_copy_dynamic_src")
+def _dynamic(site: Former) -> cst.BaseExpression:
+    site.member = "tensor_copy"
+    return _instruction(site)
+
+
 @rule_for("isa.memset")
 def _memset(site: Former) -> cst.BaseExpression:
     r = site.rewriter

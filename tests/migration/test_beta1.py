@@ -280,21 +280,29 @@ def test_sets_that_leave_instructions_out_prove_nothing(module, rng):
     assert moved.is_equal and not moved.undecided
 
 
-def test_gather_is_left_with_what_to_decide(module, rng):
+def test_rows_and_places_that_a_tile_names_are_indirect_accesses(module, rng):
     file = module(
         "@nki.jit\ndef kernel(a, rows):\n"
         f"    {OUT}\n"
         "    index = nl.load(rows)\n"
         "    ip = nl.arange(24)[:, None]\n"
         "    jf = nl.arange(20)[None, :]\n"
-        "    nl.store(out, nl.load(a[index[ip, 0], jf]))\n"
+        "    kf = nl.arange(8)[None, :]\n"
+        "    t = nl.load(a[index[ip, 0], jf])\n"
+        "    t[ip, jf] = nl.load(a[index[ip, 0], jf], mask=ip < 19)\n"
+        "    u = nisa.tensor_copy_dynamic_src(t[ip, index[0, 1] + kf])\n"
+        "    nl.store(out[index[ip, 0], jf], t)\n"
+        "    nl.store(out[ip, kf], u)\n"
         "    return out\n",
         HEAD,
     )
-    a, rows = rng.standard_normal((24, 20)).astype(np.float32), np.arange(24, dtype=np.int32)[::-1]
-    moved = nki_lab.migrate(f"{file}::kernel", a, rows.reshape(24, 1))
-    assert "# migrate: a[index[ip, 0], jf]: write the part that is meant as slices" in moved.text
-    assert not moved.is_equal
+    a = rng.standard_normal((24, 20)).astype(np.float32)
+    rows = np.stack([rng.permutation(24), np.full(24, 11)], axis=1).astype(np.int32)
+    moved = nki_lab.migrate(f"{file}::kernel", a, rows)
+    assert not moved.undecided and moved.is_equal, moved.report()
+    whole = "pattern=[[a.shape[1], 24], [1, 20]], vector_offset=index[0:24, 0:1], indirect_dim=0"
+    assert f"a.ap({whole})" in moved.text
+    assert "scalar_offset=index[0:1, 1:2], indirect_dim=1" in moved.text
 
 
 def test_what_no_run_reached_stays_as_it_was(module, rng):
