@@ -47,7 +47,7 @@ last one. `%nki --run "double(a)"` runs a kernel of an earlier cell.
 {option_help(CELL)}"""
 
 # What the line of a cell that was moved does not say any more.
-_MOVES = re.compile(r"\s+--(?:migrate\b|(?:nki|dialect)(?:=|\s+)\S+)")
+_MOVES = re.compile(r"\s+--(?:migrate\b|(?:nki|dialect|accept)(?:=|\s+)\S+)")
 
 
 @magics_class
@@ -88,6 +88,12 @@ class NkiMagics(Magics):
             editor.defined(cell)
         options = parse_line(CELL, line, cell.option_stack)
         Request(CELL, options, self.ip.user_ns, cell.option_stack).refuse_alone()
+        if options.accept and not options.migrate:
+            raise UnknownOption(
+                "--accept says what may differ where --migrate moves the cell, but --migrate is not given",
+                stack=cell.option_stack("--accept"),
+                help="add --migrate, or leave --accept out",
+            )
         if options.migrate:
             if options.dialect == BETA1.option:  # of the cell, not of the new text
                 options.dialect, options.nki = None, BETA1.option
@@ -133,7 +139,10 @@ class NkiMagics(Magics):
             evaluate(options.run, names, cell.option_stack)
 
         migration = migrated(
-            module, call, since_named(BETA1.option if said is BETA1 else options.nki, module)
+            module,
+            call,
+            since_named(BETA1.option if said is BETA1 else options.nki, module),
+            accepted=options.accept or "",
         )
         print(migration.report())
         if not migration.is_moved:

@@ -14,12 +14,17 @@ from nki_lab.migration.modules import Module, Scope, kernel_in, kernels_of
 from nki_lab.migration.moving import Caller, Migration, migrated, module_of, since_named
 from nki_lab.runtime import KernelFunction, jit
 from nki_lab.session.evaluate import evaluate
-from nki_lab.session.questions import TO, expression
+from nki_lab.session.questions import ACCEPT, TO, expression
 from nki_lab.versions import NEWEST, version_named
 
 
 def migrate(
-    kernel: Any, *args: Any, nki: str | None = None, to: str | None = None, **kwargs: Any
+    kernel: Any,
+    *args: Any,
+    nki: str | None = None,
+    to: str | None = None,
+    accept: str | None = None,
+    **kwargs: Any,
 ) -> Migration:
     """Move the file or cell of a kernel to another version of NKI, and prove by value that it computes the same.
 
@@ -34,6 +39,7 @@ def migrate(
             and on other shapes and dtypes where it takes these.
         nki: the version that it is written for; by default the newest one that takes it as it is.
         to: the version to write it for; by default the newest one.
+        accept: "division" takes the new text although values differ, where divisions are proved to be the only cause.
     """
     module, name = _module(kernel)
     since = since_named(NKI.take(nki, "nki=") if nki is not None else None, module)
@@ -43,7 +49,8 @@ def migrate(
         else calling(name, args, kwargs, module.filename)
     )
     written = version_named(TO.take(to, "to=")) if to is not None else NEWEST
-    return migrated(module, caller, since, written)
+    accepted = ACCEPT.take(accept, "accept=") if accept is not None else ""
+    return migrated(module, caller, since, written, accepted=accepted)
 
 
 def calling(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], filename: str) -> Caller:

@@ -33,7 +33,6 @@ from nki_lab.migration.modules import Module, Scope
 from nki_lab.migration.observed import Observed
 from nki_lab.migration.older import moved_from_older
 from nki_lab.migration.proof import (
-    DIVISION,
     SECONDS,
     Call,
     Compared,
@@ -41,7 +40,7 @@ from nki_lab.migration.proof import (
     prove,
     side_by_side,
 )
-from nki_lab.migration.rewriter import MARK, Moved, Note, rewritten
+from nki_lab.migration.rewriter import DIVISION, MARK, Moved, Note, rewritten
 from nki_lab.runtime import Result
 from nki_lab.runtime.recording import record_runs
 from nki_lab.source import Span, text_of
@@ -63,6 +62,7 @@ class Migration:
         undecided: what is left with a comment `# migrate: ...`.
         proof: both versions of every call, on every set of inputs.
         is_older: it was of the older dialect.
+        accepted: a cause for which values may differ.
     """
 
     module: Module
@@ -73,6 +73,7 @@ class Migration:
     undecided: list[Note]
     proof: list[Compared] = field(default_factory=list)
     is_older: bool = False
+    accepted: str = ""
 
     @property
     def is_moved(self) -> bool:
@@ -83,6 +84,15 @@ class Migration:
     def is_equal(self) -> bool:
         """Whether both versions were run, and every bit is equal."""
         return bool(self.proof) and not any(row.difference for row in self.proof)
+
+    @property
+    def refused(self) -> list[Compared]:
+        """The rows of the proof whose values differ, but for the cause that is accepted."""
+        return [
+            row
+            for row in self.proof
+            if row.difference and not (row.cause and row.cause == self.accepted)
+        ]
 
     @property
     def name(self) -> str:
@@ -126,27 +136,27 @@ class Migration:
         elif self.proof and all(row.cause == DIVISION for row in self.proof if row.difference):
             lines.append(
                 f"the division alone is the cause: `x / y` was rounded once, `x * (1 / y)` is rounded twice;"
-                f" computed so in {self.before}, too, every bit is equal"
+                f" computed so in {self.before}, too, every bit is equal; "
+                + ("it is accepted" if self.accepted else "--accept division takes the new text")
             )
         elif not self.proof:
             lines.append("not proved: the new text does not run before that is decided")
         return text_of(lines)
 
     def refuse_difference(self) -> None:
-        """Raise CheckFailed where the values of the two versions differ."""
-        for row in self.proof:
-            if row.difference:
-                raise CheckFailed(
-                    f"{row.kernel} computes other values as a kernel for NKI {self.to.name}, on {row.inputs}:"
-                    f" {row.difference}",
-                    notes=("nothing was written",),
-                    help="nki-lab migrate --diff shows what would have been; "
-                    + (
-                        "decide what its comments say"
-                        if self.undecided
-                        else "report it with the kernel"
-                    ),
-                )
+        """Raise CheckFailed where the values of the two versions differ, but for a cause that is accepted."""
+        for row in self.refused[:1]:
+            raise CheckFailed(
+                f"{row.kernel} computes other values as a kernel for NKI {self.to.name}, on {row.inputs}:"
+                f" {row.difference}",
+                notes=("nothing was written",),
+                help="nki-lab migrate --diff shows what would have been; "
+                + (
+                    "decide what its comments say"
+                    if self.undecided
+                    else "report it with the kernel"
+                ),
+            )
 
     def write(self, path: Path | None = None) -> Path:
         """Write the new text to a file, by default in place of the old one; refuse to where values differ."""
@@ -164,6 +174,7 @@ def migrated(
     since: Version | None = None,
     to: Version = NEWEST,
     seed: int = 0,
+    accepted: str = "",
 ) -> Migration:
     """Move a module, and prove it.
 
@@ -173,6 +184,7 @@ def migrated(
         since: the version that it is written for; None is the newest one that takes its calls.
         to: the version to write it for.
         seed: of the inputs that are drawn.
+        accepted: a cause for which values may differ; "" for none.
     """
     _parsed(module.text, module.filename)
     if since is not None and since.number > to.number:
@@ -193,7 +205,7 @@ def migrated(
         if observed is not None:
             _observe_others(module, results, observed, seed)
             grids = {r.name: tuple(r.options.grid) for r in results if r.options.grid}
-            moved = moved_from_older(module.text, observed, grids)
+            moved = moved_from_older(module.text, observed, grids, accepted)
         else:
             moved = _rewritten(module, results, since, to)
         is_given |= is_older
@@ -209,7 +221,14 @@ def migrated(
             if len(other.undecided) < len(moved.undecided):
                 since, results, moved = older, again, other
         migration = Migration(
-            module, since, to, moved.text, moved.changes, moved.undecided, is_older=is_older
+            module,
+            since,
+            to,
+            moved.text,
+            moved.changes,
+            moved.undecided,
+            is_older=is_older,
+            accepted=accepted,
         )
         if not migration.is_moved:
             return migration

@@ -50,16 +50,19 @@ _LIMITS = {
 }
 
 
-def moved_from_older(text: str, observed: Observed, grids: dict[str, tuple[int, ...]]) -> Moved:
+def moved_from_older(
+    text: str, observed: Observed, grids: dict[str, tuple[int, ...]], accepted: str = ""
+) -> Moved:
     """Return the text of a module of the older dialect for today's.
 
     Args:
         text: the module.
         observed: what a run shows of it.
         grids: on which kernels were launched, by name.
+        accepted: a cause of other values that is no matter to decide.
     """
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
-    rewriter = Older(wrapper.module, observed)
+    rewriter = Older(wrapper.module, observed, accepted)
     code = wrapper.visit(rewriter).code
     code, undecided = with_grids(code, rewriter.alias("nki.language"), grids)
     rewriter.undecided += [Note(0, text) for text in undecided]
@@ -89,6 +92,7 @@ class Older(Accesses):
         frame = self.frames.pop()
         if isinstance(original, cst.FunctionDef):
             self.positions, self.masks, self.blocks = {}, {}, {}
+            self.depth -= original not in self.unreached
             if original in self.unreached:  # its head is that of a module that is moved
                 given = original.params
                 result = result.with_changes(
@@ -120,17 +124,13 @@ class Older(Accesses):
 
     def visit_FunctionDef(self, node: cst.FunctionDef) -> bool:
         """Note what the function adds products to, and what it returns; leave one that no run reached as it is."""
-        where = self.place(node)
-        if not any(where.line <= place.line <= where.end_line for place in self.observed.seen):
-            official = {
-                self.official(part) for part in m.findall(node.body, m.Name() | m.Attribute())
-            }
-            if any(name.startswith(("nki.language.", "nki.isa.")) for name in official):
-                self.decide(
-                    node, f"no run reached `{node.name.value}`, so it stays as it was: call it, too"
-                )
-                self.unreached.add(node)
-                return False
+        if not self._is_reached(node) and self._is_of_kernel(node.body):
+            self.decide(
+                node, f"no run reached `{node.name.value}`, so it stays as it was: call it, too"
+            )
+            self.unreached.add(node)
+            return False
+        self.depth += 1
         for found in m.findall(node, m.AugAssign(operator=m.AddAssign(), value=m.Call())):
             assert isinstance(found, cst.AugAssign) and isinstance(found.value, cst.Call)
             if self._is_product(found.value):
@@ -143,6 +143,23 @@ class Older(Accesses):
             names = m.findall(found, m.Name())
             self.returned |= {n.value for n in names if isinstance(n, cst.Name)}
         return True
+
+    def visit_IndentedBlock(self, node: cst.IndentedBlock) -> bool:
+        """Leave a branch that no run reached as it is."""
+        if not self.depth or self._is_reached(node) or not self._is_of_kernel(node):
+            return True
+        self.decide(
+            node.body[0], "no run reached a branch, so it stays as it was: make a call that does"
+        )
+        return False
+
+    def _is_reached(self, node: cst.CSTNode) -> bool:
+        where = self.place(node)
+        return any(where.line <= place.line <= where.end_line for place in self.observed.seen)
+
+    def _is_of_kernel(self, node: cst.CSTNode) -> bool:
+        official = {self.official(part) for part in m.findall(node, m.Name() | m.Attribute())}
+        return any(name.startswith(("nki.language.", "nki.isa.")) for name in official)
 
     def _is_product(self, call: cst.Call) -> bool:
         return self.official(call.func) in ("nki.language.matmul", "nki.isa.nc_matmul")

@@ -62,8 +62,9 @@ class Accesses(cst.CSTTransformer):
 
     METADATA_DEPENDENCIES = (PositionProvider,)
 
-    def __init__(self, module: cst.Module, observed: Observed) -> None:
+    def __init__(self, module: cst.Module, observed: Observed, accepted: str = "") -> None:
         super().__init__()
+        self.accepted = accepted
         self.module, self.observed = module, observed
         self.names = Names(module)
         self.changes: list[Note] = []
@@ -80,6 +81,7 @@ class Accesses(cst.CSTTransformer):
         self.blocks: dict[str, int] = {}
         self.unreached: set[cst.CSTNode] = set()
         self.temporaries = 0
+        self.depth = 0  # of functions around the node that is visited
         self.frames: list[Frame] = []
         self._kept: list[str] = []
         self.needed: set[str] = set()
@@ -133,8 +135,11 @@ class Accesses(cst.CSTTransformer):
         """Note what was changed."""
         self.changes.append(Note(self.place(node).line, text))
 
-    def decide(self, node: cst.CSTNode, text: str) -> None:
-        """Leave a comment above the statement that says what to decide."""
+    def decide(self, node: cst.CSTNode, text: str, cause: str = "") -> None:
+        """Leave a comment above the statement that says what to decide, unless its cause is accepted."""
+        if cause and cause == self.accepted:
+            self.change(node, text)
+            return
         self.undecided.append(Note(self.place(node).line, text))
         if self.frames:
             self.frames[-1].comments.append(f"{MARK} {text}")
@@ -322,7 +327,12 @@ class Accesses(cst.CSTTransformer):
         if known is not None:
             return known
         ranks = {len(one.shape) for one in self.seen(node)}
-        if len(ranks) == 1 and value.replace(".", "").replace("_", "").isalnum():
+        name, _, rest = value.partition("[")
+        if rest and rest.count("]") == rest.count("[") + 1 == self.blocks.get(name):
+            name += "0"  # one of a list of tiles
+        else:
+            name += rest
+        if len(ranks) == 1 and name.replace(".", "").replace("_", "").isalnum():
             return [f"{value}.shape[{k}]" for k in range(ranks.pop())]
         return None
 

@@ -33,6 +33,7 @@ from nki_lab.migration.older_sites import (
     written,
 )
 from nki_lab.migration.positions import Bounds, times
+from nki_lab.migration.rewriter import DIVISION
 
 # -- functions of nki.language ---------------------------------------------------------------------------------------
 
@@ -75,6 +76,12 @@ def composite(site: Former) -> cst.BaseExpression:
         dtype = dtype_text(r, [s.dtype for s in seen], site.tiles) or ""
     if not dtype and "dtype" in now and parameters["dtype"].default is inspect.Parameter.empty:
         dtype = dtype_text(r, [s.dtype for s in seen], []) or ""
+    if site.member in ("mean", "var", "softmax") and not _is_exact(r, site.original, before):
+        r.decide(
+            site.original,
+            f"the division in nl.{site.member} was rounded once; a product is rounded twice, so the last bits differ",
+            DIVISION,
+        )
     if site.member == "rsqrt" or (site.member in ("abs", "sign") and bounds):
         given = f"op={r.nl}.{site.member}, data={words[0]}"
         emit = lambda dst: f"{r.nisa}.activation(dst={dst}, {given})"  # noqa: E731
@@ -84,6 +91,13 @@ def composite(site: Former) -> cst.BaseExpression:
     if bounds:
         return _within(r, site.original, site.tiles, text, dtype, bounds)
     return expression_of(text)
+
+
+def _is_exact(r: Accesses, node: cst.Call, of: cst.BaseExpression | None) -> bool:
+    """Tell whether a mean is of 2, 4, 8, ... elements, whose number has an exact reciprocal."""
+    pairs = zip(r.seen(of) if of is not None else [], r.seen(node), strict=False)
+    counts = [prod(a.shape) // prod(b.shape) for a, b in pairs]
+    return bool(counts) and all(n > 1 and n & (n - 1) == 0 for n in counts)
 
 
 def axes_last(site: Former, parameter: str, data: str) -> tuple[str, str]:
@@ -203,13 +217,14 @@ def _rounded(
                 node,
                 f"the division by {texts[1]} was rounded once; a product with 1 / {texts[1]} is rounded twice, so the"
                 " last bits differ",
+                DIVISION,
             )
         divisor = expression_of(texts[1])
         is_one = divisor.lpar or not isinstance(divisor, (cst.BinaryOperation, cst.UnaryOperation))
         return "multiply", [texts[0], f"1.0 / {texts[1]}" if is_one else f"1.0 / ({texts[1]})"]
     turned = f"{r.nl}.reciprocal({texts[1]}, dtype={r.nl}.float32)"
     if texts[0] not in ("1", "1.0"):
-        r.decide(node, f"the division {TWICE}")
+        r.decide(node, f"the division {TWICE}", DIVISION)
     return "multiply", [turned, texts[0]] if not of_tiles[0] else [texts[0], turned]
 
 
@@ -253,6 +268,8 @@ def _load(site: Former) -> cst.BaseExpression:
             f"{r.nl}.copy({site.text('src')}{f', dtype={dtype}' if dtype else ''})"
         )
     dtype = dtype_argument(site)
+    ranks = {len(s.shape) for n in (src, site.original) for s in r.seen(n)}
+    column = ".expand_dim(1)" if ranks == {1, 2} else ""  # one value for each partition
     if bounds:
         text = part_of_hbm(r, src, site.arguments["src"][1], bounds)
         emit = lambda dst: f"{r.nisa}.dma_copy(dst={dst}, src={text})"  # noqa: E731
@@ -274,7 +291,8 @@ def _load(site: Former) -> cst.BaseExpression:
             r.drop()
             r.change(site.original, "a load into a tile is nisa.dma_copy(dst=)")
             return cst.Name("_")
-    return expression_of(f"{r.nl}.load({site.text('src')}{f', dtype={dtype}' if dtype else ''})")
+    more = f", dtype={dtype}" if dtype else ""
+    return expression_of(f"{r.nl}.load({site.text('src')}{column}{more})")
 
 
 def part_of_hbm(
@@ -307,7 +325,9 @@ def _store(site: Former) -> cst.BaseExpression:
     text = part_of(r, value, site.arguments["value"][1], bounds)
     if all(s.memory == "psum" for s in r.seen(value)):
         text = f"{r.nl}.copy({text})"
-    if any(a != b for a, b in shapes):
+    if shapes and all(len(a) == 1 and b == (*a, 1) for a, b in shapes) and not bounds:
+        place += ".expand_dim(1)"
+    elif any(a != b for a, b in shapes):
         sizes = r.sizes_of(dst, place)
         if sizes and all(prod(a) == prod(b) for a, b in shapes) and not bounds:
             text = f"{text}.reshape({tuple_text(sizes)})"

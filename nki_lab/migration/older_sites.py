@@ -157,11 +157,12 @@ def dtype_text(
     one = set(dtypes)
     for text, node in tiles:
         name = text.partition(".ap(")[0].partition("[")[0]
+        first = "[0]" * r.blocks.get(name, 0)
         if (
             name.replace(".", "").replace("_", "").isalnum()
             and [s.dtype for s in r.seen(node)] == dtypes
         ):
-            return f"{name}.dtype"
+            return f"{name}{first}.dtype"
     return f"{r.nl}.{stored(one.pop())}" if len(one) == 1 else None
 
 

@@ -15,6 +15,7 @@ from nki_lab.beta1.operators import divided_by_products
 from nki_lab.choices import allowable, inside
 from nki_lab.compiler.trace import TensorSpec, map_arguments
 from nki_lab.migration.modules import Scope, kernel_in
+from nki_lab.migration.rewriter import DIVISION
 from nki_lab.runtime import Result
 from nki_lab.versions import Version
 
@@ -143,10 +144,6 @@ class Compared:
             return "equal"
         units = f"differ by {self.ulps:,} ulp{'s' * (self.ulps != 1)}" if self.ulps else "differ"
         return f"{units} ({self.cause})" if self.cause else units
-
-
-#: A cause: the quotient that was rounded once is a product with 1 / y, rounded twice.
-DIVISION = "division"
 
 
 def units_apart(before: Result, after: Result) -> int:

@@ -26,6 +26,8 @@ from nki_lab.versions import ACCEPTED, FORMS, NEWEST, Version, deprecated_in
 
 #: How a comment begins that says what an author must decide.
 MARK = "# migrate:"
+#: A cause of other values: the quotient that was rounded once is a product with 1 / y, rounded twice.
+DIVISION = "division"
 
 _STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 _WIDTH = 100

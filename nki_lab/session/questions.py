@@ -25,6 +25,7 @@ from nki_lab.choices import (
     BadValue,
     Choice,
     number,
+    one_of,
     refuse_none_of,
 )
 from nki_lab.errors import NkiError, close_matches, error_classes
@@ -295,6 +296,14 @@ TO = Choice(
     ("migrate",),
     NKI.read,
     tuple(version.name for version in VERSIONS),
+)
+ACCEPT = Choice(
+    "accept",
+    "CAUSE",
+    "Take the new text although values differ, where this is proved to be the only cause: {values}.",
+    ("migrate", CELL),
+    one_of,
+    ("division",),
 )
 Choice(
     "migrate",

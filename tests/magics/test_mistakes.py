@@ -49,6 +49,7 @@ OPTIONS = [
     ("max_trips", "--max-trips many", e.UnknownOption, "`many` is not a whole number"),
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
     ("backend", "--backend chip", e.UnknownOption, "unknown backend `chip`"),
+    ("accept", "--accept division", e.UnknownOption, "but --migrate is not given"),
     ("migrate", "--migrate", e.UnknownOption, "by what --run computes, but --run is not given"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]

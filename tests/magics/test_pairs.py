@@ -78,7 +78,7 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "debug": ("--debug", lambda s: s.result.options.debug),
 }
 # A cell that is to end with an error shows no run, and one that is moved compares two (tests/migration).
-NOT_OF_A_RUN = {"expect", "migrate"}
+NOT_OF_A_RUN = {"expect", "migrate", "accept"}
 BODY = """
 @nki.jit
 def kernel(a):

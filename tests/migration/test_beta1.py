@@ -7,8 +7,11 @@ import pytest
 from typer.testing import CliRunner
 
 import nki_lab
+import nki_lab.migration.moving as moving
 from nki_lab.cli.main import app
 from nki_lab.errors import CheckFailed
+from nki_lab.migration.older import moved_from_older
+from nki_lab.migration.rewriter import Moved
 
 HEAD = """\
 import numpy as np
@@ -160,6 +163,11 @@ RULES = {
          "nl.store(out[grid], nl.where(noise >= 0.0, t, -1.0))"],
         "nl.store(line[0:24].expand_dim(1), t[:, 7:8])", (24, 20),
     ),
+    "vectors": (
+        ["t = nl.load(a)", "line = nl.ndarray((24,), dtype=a.dtype, buffer=nl.hbm)",
+         "nl.store(line, nl.copy(t[:, 3:4]))", "nl.store(out, nl.multiply(t, nl.load(line)))"],
+        "nl.load(line.expand_dim(1))", (24, 20),
+    ),
     "promotion": (
         ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
         "dtype=nl.float32", (24, 20),
@@ -213,7 +221,8 @@ def test_runners_and_decorators(module, rng):
         f"@nki.baremetal(save_neff_name='add.neff')\ndef first(a, grid=1):\n    {OUT}{body[:-3]}\n    return out\n\n\n"
         f"@nki.compiler.enable_stack_allocator\n@nki.benchmark(warmup=1)\ndef other(a: nt.tensor):\n    {OUT}\n"
         "    t = nl.ndarray(a.shape, dtype=a.dtype, buffer=place(base_addr=0))\n    nl.store(out, t)\n\n\n"
-        "traced = nki.trace\nsimulate = nki.simulate_kernel\n\n\ndef host(a, b):\n    return simulate(add[1], a, b)\n\n\n"
+        "traced = nki.trace\nsimulate = nki.simulate_kernel\n\n\n"
+        "def host(a, b):\n    return simulate(add[1], a, b)\n\n\n"
         "a = np.arange(48, dtype=np.float32).reshape(8, 6)\nb, c = np.zeros_like(a), np.zeros_like(a)\n"
         "nki.simulate_kernel(add[nl.spmd_dim(nl.nc(1), 1)], a, b)\nnki.jit(plain)(a, c)\n"
         "assert (b == a + 1).all() and (c == a + 1).all()\n",
@@ -254,11 +263,49 @@ def test_quotient_is_left_with_what_to_decide(module, rng):
         a, b = row.before.outputs[0], row.after.outputs[0]
         np.testing.assert_array_max_ulp(a, b, row.ulps)
         assert row.ulps == 1 and row.said == "differ by 1 ulp (division)"
-    assert "the division alone is the cause" in moved.report()
+    assert "--accept division takes the new text" in moved.report()
     with pytest.raises(CheckFailed, match="computes other values") as caught:
         moved.write()
     assert caught.value.help.endswith("decide what its comments say")
     assert file.read_text().startswith(HEAD)
+    given = ("migrate", f"{file}::kernel", "--input", "a=randn:64x48", "--accept", "division")
+    done = CliRunner().invoke(app, [*given, "--write"])
+    assert done.exit_code == 0, done.output
+    assert "line 11: the division by 3.0 was rounded once" in done.output
+    assert "every bit is equal; it is accepted" in done.output
+    assert "# migrate" not in file.read_text() and "1.0 / 3.0" in file.read_text()
+
+
+def test_the_division_in_a_mean_is_told_but_for_powers_of_two(module, rng):
+    file = module(
+        f"@nki.jit\ndef kernel(a, b):\n    {OUT}\n    t = nl.load(a)\n    m = nl.mean(nl.load(b), axis=1)\n"
+        "    nl.store(out, nl.multiply(t, nl.multiply(nl.mean(t, axis=1), m)))\n    return out\n",
+        HEAD,
+    )
+    a, b = (rng.standard_normal((16, n)).astype(np.float32) for n in (20, 2))
+    moved = nki_lab.migrate(f"{file}::kernel", a, b)
+    assert [str(note) for note in moved.undecided] == [
+        "line 12: the division in nl.mean was rounded once; a product is rounded twice, so the last bits differ"
+    ]
+    assert {row.cause for row in moved.proof if row.difference} == {"division"}
+
+
+def test_a_division_that_is_not_the_only_cause_is_not_accepted(module, rng, monkeypatch):
+    file = module(
+        f"@nki.jit\ndef kernel(a):\n    {OUT}\n    t = nl.load(a)\n    nl.store(out, t / 3.0)\n    return out\n",
+        HEAD,
+    )
+
+    def wrong(*given):
+        moved = moved_from_older(*given)
+        return Moved(moved.text.replace("1.0 / 3.0", "1.0 / 3.5"), moved.changes)
+
+    monkeypatch.setattr(moving, "moved_from_older", wrong)
+    a = rng.standard_normal((8, 6)).astype(np.float32)
+    moved = nki_lab.migrate(f"{file}::kernel", a, accept="division")
+    assert not moved.undecided and moved.refused
+    with pytest.raises(CheckFailed):
+        moved.write()
 
 
 def test_sets_that_leave_instructions_out_prove_nothing(module, rng):
@@ -303,6 +350,29 @@ def test_rows_and_places_that_a_tile_names_are_indirect_accesses(module, rng):
     whole = "pattern=[[a.shape[1], 24], [1, 20]], vector_offset=index[0:24, 0:1], indirect_dim=0"
     assert f"a.ap({whole})" in moved.text
     assert "scalar_offset=index[0:1, 1:2], indirect_dim=1" in moved.text
+
+
+def test_a_branch_that_no_run_reached_stays_as_it_was(module, rng):
+    file = module(
+        "@nki.jit\ndef kernel(a, wide=False):\n"
+        f"    {OUT}\n"
+        "    t = nl.load(a)\n"
+        "    if wide:\n"
+        "        ip, jf = nl.mgrid[0:8, 0:6]\n"
+        "        t[ip, jf] = t[ip, jf] / 3.0  # of nothing\n"
+        "    else:\n"
+        "        t = -t\n"
+        "    nl.store(out, t)\n"
+        "    return out\n",
+        HEAD,
+    )
+    moved = nki_lab.migrate(f"{file}::kernel", rng.standard_normal((8, 6)).astype(np.float32))
+    assert [str(note) for note in moved.undecided] == [
+        "line 12: no run reached a branch, so it stays as it was: make a call that does"
+    ]
+    assert "        t[ip, jf] = t[ip, jf] / 3.0  # of nothing\n" in moved.text
+    assert "        t = nl.multiply(t, -1.0)\n" in moved.text
+    assert moved.is_equal, moved.report()
 
 
 def test_what_no_run_reached_stays_as_it_was(module, rng):
