@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import prod
+
 import libcst as cst
 import libcst.matchers as m
 
@@ -9,7 +11,13 @@ from nki_lab import isa, language
 from nki_lab.migration.names import code_of
 from nki_lab.migration.observed import TILE
 from nki_lab.migration.older_access import Accesses
-from nki_lab.migration.older_language import axes_last, composite, launched, method_call
+from nki_lab.migration.older_language import (
+    axes_last,
+    composite,
+    launched,
+    method_call,
+    with_column,
+)
 from nki_lab.migration.older_sites import (
     COLUMNS,
     OPERATIONS,
@@ -167,6 +175,36 @@ def _product(site: Former) -> cst.BaseExpression:
 @rule_for("isa.tensor_copy_dynamic_src")
 def _dynamic(site: Former) -> cst.BaseExpression:
     site.member = "tensor_copy"
+    return _instruction(site)
+
+
+@rule_for("isa.tensor_tensor")
+def _combined(site: Former) -> cst.BaseExpression:
+    r, bounds = site.rewriter, site.bounds
+    data, more = (
+        [s.shape for s in r.seen(site.old(p) or site.original)] for p in ("data1", "data2")
+    )
+    pairs = list(zip(data, more, strict=False))
+    operator = operator_text(site, "op") if "op" in site.arguments else None
+    if bounds is None or operator is None or all(a == b for a, b in pairs):
+        return _instruction(site)
+    texts = [part_given(site, p, bounds) for p in ("data1", "data2")]
+    name, dtype = operator.rpartition(".")[2], dtype_argument(site)
+    for k, parameter in enumerate(("data2", "data1")):
+        sizes = [(prod(pair[k][1:]), prod(pair[1 - k][1:])) for pair in pairs]
+        if all(one > other == 1 for one, other in sizes):
+            column = r.seen(site.arguments[parameter][0])
+            return with_column(
+                r,
+                site.original,
+                name,
+                texts[:: 1 - 2 * k],
+                column,
+                bool(k),
+                site.tiles,
+                dtype,
+                bounds,
+            )
     return _instruction(site)
 
 

@@ -183,9 +183,9 @@ def binary(
             if any(len(a) != len(b) for a, b in pairs):
                 r.decide(node, f"nl.{name}: give both operands the same axes")
             elif all(prod(b[1:]) == 1 < prod(a[1:]) and a[0] == b[0] for a, b in pairs):
-                return _with_column(r, node, name, texts, seen[1], False, tiles, dtype, bounds)
+                return with_column(r, node, name, texts, seen[1], False, tiles, dtype, bounds)
             elif all(prod(a[1:]) == 1 < prod(b[1:]) and a[0] == b[0] for a, b in pairs):
-                return _with_column(r, node, name, texts[::-1], seen[0], True, tiles, dtype, bounds)
+                return with_column(r, node, name, texts[::-1], seen[0], True, tiles, dtype, bounds)
             else:
                 texts = _repeated(r, texts, pairs)
         if all(a.memory == b.memory == "psum" for a, b in zip(*seen, strict=False)):
@@ -241,7 +241,7 @@ def _repeated(r: Accesses, texts: list[str], pairs: list[tuple[Any, Any]]) -> li
     return texts
 
 
-def _with_column(
+def with_column(
     r: Accesses, node: cst.CSTNode, name: str, texts: list[str], column: list[Seen], reverse: bool,
     tiles: list[tuple[str, cst.BaseExpression]], dtype: str, bounds: Bounds,
 ) -> cst.BaseExpression:  # fmt: skip

@@ -265,7 +265,7 @@ def written(
     if isinstance(target, cst.Name):
         inside = {n.value for n in m.findall(node, m.Name()) if isinstance(n, cst.Name)}
         name = target.value if target.value not in inside else ""
-    dst = name or r.fresh("tile")
+    dst = name or r.fresh(target.value if isinstance(target, cst.Name) else "tile")
     r.before(f"{dst} = {r.nl}.ndarray({shape}, dtype={element}, buffer={r.nl}.{memories.pop()})")
     place = dst
     if bounds:

@@ -168,6 +168,11 @@ RULES = {
          "nl.store(line, nl.copy(t[:, 3:4]))", "nl.store(out, nl.multiply(t, nl.load(line)))"],
         "nl.load(line.expand_dim(1))", (24, 20),
     ),
+    "columns of instructions": (
+        ["t = nl.load(a)", "u = nisa.tensor_tensor(t, t[:, 3:4], op=np.subtract)",
+         "t = nisa.tensor_tensor(t[:, 5], u, op=nl.subtract)", "nl.store(out, t)"],
+        "dst=t_1, data=u, op0=nl.subtract, operand0=nl.copy(t[:, 5:6], dtype=nl.float32), reverse0=True)", (24, 20),
+    ),
     "promotion": (
         ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
         "dtype=nl.float32", (24, 20),
