@@ -150,7 +150,7 @@ class NkiMagics(Magics):
         migration.refuse_difference()
         _, _, body = migration.text.partition(f"# {cell.typed}\n")
         line = _MOVES.sub("", cell.typed)
-        self.ip.set_next_input(f"{line}\n{body}", replace=False)
+        self.ip.set_next_input(f"{line}\n{body}".rstrip("\n"), replace=False)
 
     def _line(self, line: str) -> None:
         def locate(word: str, column: int, width: int) -> Any:

@@ -51,6 +51,34 @@ def test_names_and_options_are_coloured(lab: Lab, page: Page) -> None:
         assert page.locator(".jp-CodeCell").nth(cell).locator("[class*='nki-']").count() == 0
 
 
+OLDER = """\
+import neuronxcc.nki as nki
+import neuronxcc.nki.language as nl
+
+@nki.jit
+def double(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    t = nl.load(a)
+    nl.store(out, t + t)  # in float32
+    return out"""
+
+
+def test_a_cell_that_is_moved_is_inserted_below(lab: Lab, page: Page) -> None:
+    name = lab.write(
+        "moved.ipynb", SETUP, f"%%nki --migrate --run 'double(a)'\n{OLDER}", "last = 1"
+    )
+    notebook = lab.open(page, name)
+    assert notebook.run_all()
+    page.wait_for_function("() => document.querySelectorAll('.jp-CodeCell').length === 4")
+    notebook.screenshot("migrated")
+    cells = page.evaluate(
+        "() => window.jupyterapp.shell.currentWidget.content.widgets.map(w => w.model.sharedModel.getSource())"
+    )
+    new = "import nki\nimport nki.language as nl\n" + OLDER.partition("nl\n")[2]
+    assert cells[2] == "%%nki --run 'double(a)'\n" + new.replace("t + t", "nl.add(t, t)")
+    assert cells[3] == "last = 1"
+
+
 @pytest.mark.parametrize("theme", first(["JupyterLab Light", "JupyterLab Dark"]))
 def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -> None:
     name = theme.lower().replace(" ", "-")

@@ -46,9 +46,9 @@ def test_the_new_cell_is_inserted_below(notebook: Notebook, inserted, option):
     assert notebook.names == before, "nothing is bound"
     ((new, replaces),) = inserted
     assert not replaces
-    assert new == "%%nki --run 'halves(a)' --target trn2" + BODY.replace(
-        "nl.hbm", "nl.shared_hbm"
-    ).replace("dge_mode=2", "dge_mode=nisa.dge_mode.hwdge")
+    moved = BODY.replace("nl.hbm", "nl.shared_hbm")
+    moved = moved.replace("dge_mode=2", "dge_mode=nisa.dge_mode.hwdge").rstrip("\n")
+    assert new == "%%nki --run 'halves(a)' --target trn2" + moved
     notebook.good(new.replace("--target", "--show none --target"))
     np.testing.assert_array_equal(notebook["halves_result"].value, notebook["a"] * -0.5)
 
@@ -82,6 +82,10 @@ def test_a_cell_of_the_older_dialect_is_moved(notebook: Notebook, inserted):
     outcome = notebook.bad(f"%%nki --migrate {run}{OLDER.replace('DIVIDED', '/ 3.0')}")
     assert "thirds computes other values as a kernel for NKI 0.7" in outcome.text
     assert len(inserted) == 1
+    accepting = f"%%nki --migrate --accept division {run}{OLDER.replace('DIVIDED', '/ 3.0')}"
+    assert "every bit is equal; it is accepted" in notebook.good(accepting)
+    assert inserted[1][0].startswith(f"%%nki {run}\nimport nki\n")
+    assert "# migrate" not in inserted[1][0]
 
 
 def test_a_cell_of_today_stays(notebook: Notebook, inserted):
