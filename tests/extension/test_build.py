@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import shutil
 import subprocess
 import sys
@@ -59,6 +60,26 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_the_built_files_are_small() -> None:
     """They are loaded with every JupyterLab, whether or not it shows a kernel."""
     assert sum(map(len, contents(BUILT).values())) < 500_000
+
+
+def test_the_committed_files_were_built_from_these_sources() -> None:
+    """By the digest that the build writes last; a thorough run builds anew and compares every byte."""
+    digest = runpy.run_path(str(ROOT / "extension" / "digest.py"))
+    committed = (ROOT / digest["WRITTEN"]).read_text().strip()
+    assert committed == digest["digest"](ROOT / "extension"), "run `make extension` and commit it"
+
+
+@pytest.mark.parametrize(
+    "name", ["src/new.ts", "style/live.css", "schema/settings.json", "package-lock.json"]
+)
+def test_a_changed_source_has_another_digest(name: str, tmp_path: Path) -> None:
+    digest = runpy.run_path(str(ROOT / "extension" / "digest.py"))["digest"]
+    copy = tmp_path / "extension"
+    shutil.copytree(ROOT / "extension", copy, ignore=shutil.ignore_patterns("node_modules", "lib"))
+    before = digest(copy)
+    with (copy / name).open("a") as file:
+        file.write(" ")
+    assert digest(copy) != before
 
 
 @pytest.mark.slow

@@ -1,6 +1,7 @@
 """Tests that the columns of a program agree with its instructions one by one."""
 
 import random
+from functools import cache
 
 import pytest
 
@@ -13,6 +14,7 @@ STEPS = ("instruction",) * 12
 LOOPING = (("loop", 3), *((kind, n) for n, kind in enumerate(STEPS)), ("end", 1), ("transfer", 4))
 
 
+@cache
 def programs() -> list[Kernel]:
     """Return programs without loops, then with loops, lists of tensors and addresses that the device computes."""
     recipes = [Recipe("trn2", n, tuple((k, m + 100 * n) for k, m in LOOPING)) for n in range(8)]
@@ -20,10 +22,12 @@ def programs() -> list[Kernel]:
     return [*straight, *(written(recipe).kernel for recipe in recipes)]
 
 
-PROGRAMS = programs()
+@pytest.fixture
+def kernel(request: pytest.FixtureRequest) -> Kernel:
+    return programs()[request.param]
 
 
-@pytest.mark.parametrize("kernel", PROGRAMS, ids=range(len(PROGRAMS)))
+@pytest.mark.parametrize("kernel", range(12), indirect=True)
 def test_each_access_is_there_once(kernel):
     touches = Touches(kernel.instructions)
     for n, i in enumerate(kernel.instructions):
@@ -36,7 +40,7 @@ def test_each_access_is_there_once(kernel):
         assert all(touches.views[k].storage.id == touches.storage[k] for k in here)
 
 
-@pytest.mark.parametrize("kernel", PROGRAMS[:4], ids=range(4))
+@pytest.mark.parametrize("kernel", range(4), indirect=True)
 def test_first_and_last(kernel):
     touches = Touches(kernel.instructions)
     first, last = touches.first(touches.reads), touches.last(touches.writes)
@@ -47,7 +51,7 @@ def test_first_and_last(kernel):
         assert last[key] == max((n for n, keys in enumerate(wrote) if key in keys), default=-1)
 
 
-@pytest.mark.parametrize("kernel", PROGRAMS[:4], ids=range(4))
+@pytest.mark.parametrize("kernel", range(4), indirect=True)
 def test_repeated(kernel):
     def several(i):
         keys = [v.storage.id for v in {id(v): v for v in (*i.read(), *i.written())}.values()]

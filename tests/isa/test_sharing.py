@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache, partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -28,7 +29,10 @@ def shareable(case: Case):
             yield name
 
 
-SHARED = [(c, n) for c in ALL for n in shareable(c)]
+@cache
+def shared() -> list[tuple[Case, str]]:
+    """Return all cases with each tile that could be their dst; finding out traces every case, so no import does it."""
+    return [(case, name) for case in ALL for name in shareable(case)]
 
 
 def run(case: Case, tiles: dict[str, Tile], program, result: str) -> np.ndarray:
@@ -39,29 +43,34 @@ def run(case: Case, tiles: dict[str, Tile], program, result: str) -> np.ndarray:
 
 
 def test_there_is_something_to_share():
-    assert {c.instruction for c, _ in SHARED} >= {"tensor_tensor", "tensor_scalar", "activation"}
+    assert {c.instruction for c, _ in shared()} >= {"tensor_tensor", "tensor_scalar", "activation"}
 
 
 @pytest.mark.parametrize("shift", [0, 1])
-@pytest.mark.parametrize(("case", "name"), SHARED, ids=str)
-def test_dst_over_an_operand(case: Case, name: str, shift: int):
-    read = case.tiles[name]
-    size = read.data.shape[-1]
-    together = np.concatenate([read.data, read.data[..., :shift]], axis=-1)
-    others = {k: v for k, v in case.tiles.items() if k not in ("dst", name)}
+@pytest.mark.parametrize("instruction", sorted({case.instruction for case in ALL}))
+def test_dst_over_an_operand(instruction: str, shift: int):
+    for case, name in shared():
+        if case.instruction != instruction:
+            continue
+        read = case.tiles[name]
+        together = np.concatenate([read.data, read.data[..., :shift]], axis=-1)
+        others = {k: v for k, v in case.tiles.items() if k not in ("dst", name)}
+        over = partial(over_an_operand, case, name, shift, tuple(others))
+        found = run(case, others | {"both": Tile(together, read.dtype, read.space)}, over, "both")
+        copies = {
+            name: read,
+            "dst": Tile(np.ascontiguousarray(together[..., shift:]), read.dtype, read.space),
+        }
+        expected = together.astype(float)
+        expected[..., shift:] = run(case, others | copies, case.run, "dst")
+        np.testing.assert_array_equal(found, expected, err_msg=f"{case}: dst over {name}")
 
-    def over(t):
-        views = {name: t.both[..., :size], "dst": t.both[..., shift:]}
-        return case.run(SimpleNamespace(core=t.core, **{k: getattr(t, k) for k in others}, **views))
 
-    found = run(case, others | {"both": Tile(together, read.dtype, read.space)}, over, "both")
-    copies = {
-        name: read,
-        "dst": Tile(np.ascontiguousarray(together[..., shift:]), read.dtype, read.space),
-    }
-    expected = together.astype(float)
-    expected[..., shift:] = run(case, others | copies, case.run, "dst")
-    np.testing.assert_array_equal(found, expected)
+def over_an_operand(case: Case, name: str, shift: int, others: tuple[str, ...], t) -> None:
+    """Run the case with its dst `shift` elements behind its operand `name`, both in the tile `both`."""
+    size = case.tiles[name].data.shape[-1]
+    views = {name: t.both[..., :size], "dst": t.both[..., shift:]}
+    case.run(SimpleNamespace(core=t.core, **{k: getattr(t, k) for k in others}, **views))
 
 
 def test_a_dst_that_is_one_element_per_partition():

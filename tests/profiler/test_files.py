@@ -20,7 +20,6 @@ from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
 from nki_lab.views.display import display
 from nki_lab.views.registry import Needs, shown_with
-from tests.thorough import first
 
 from .example import profile
 
@@ -188,20 +187,17 @@ def test_a_number_that_nothing_can_have_is_refused_in_one_line(table, name, valu
     assert len(error.value.message) < 200
 
 
-@pytest.mark.parametrize("table", first(TABLES, 3))
+@pytest.mark.parametrize("table", TABLES)
 def test_whatever_number_a_file_holds_it_is_refused_or_shown(table: str) -> None:
-    """Every column of numbers, at and beyond its ends: one line, or a report, a summary and a page."""
+    """Every column of numbers, at and beyond its ends: one line, or a report and a summary; of the last one a page."""
     told: list[str] = []
     for name, field in TABLES[table].items():
         if field.type in ("string", "bool"):
             continue
-        ends = [field.least, field.most] if field.least is not None else [-(2**31), 2**31 - 1]
-        values = (
-            [-1, 0, 2**63 - 1, -(2**63), *ends] if field.type != "float" else [-1.0, "NaN", *ends]
-        )
-        for value in values:
-            if value is None:
-                continue
+        ends = (-(2**31), 2**31 - 1) if field.least is None else (field.least, field.most)
+        beyond = (-1.0, "NaN") if field.type == "float" else (-1, 0, 2**63 - 1, -(2**63))
+        read = None
+        for value in dict.fromkeys(v for v in (*beyond, *ends) if v is not None):
             exact = value if field.type == "float" or isinstance(value, str) else int(value)
             try:
                 read = Profile.of(from_json(changed(table, name, exact), "run.json"))
@@ -210,9 +206,11 @@ def test_whatever_number_a_file_holds_it_is_refused_or_shown(table: str) -> None
                 continue
             assert "bound by" in report(read)
             assert summary_text(read)
-            assert len(display(read, shown_with(Needs.TIMES)).page()) < 3_000_000
-            part = read.between(500, 900)
-            assert report(part) and summary_text(part)
+        if read is None:
+            continue
+        assert len(display(read, shown_with(Needs.TIMES)).page()) < 3_000_000
+        part = read.between(500, 900)
+        assert report(part) and summary_text(part)
     assert not any("\n" in message for message in told)
 
 
