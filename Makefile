@@ -55,7 +55,7 @@ $(STAMP): pyproject.toml $(wildcard nki_lab/labextension/package.json)
 	@$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "nki_lab needs Python 3.11 or newer; name one with: make PYTHON=python3.12")'
 	@$(BIN)/python -m pip --version >/dev/null 2>&1 || $(PYTHON) -m venv --clear $(VENV)
 	@echo 'Installing nki_lab with $(EXTRAS) into $(VENV); the first time takes a minute.'
-	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --editable '.[$(EXTRAS)]'
+	@SKIP_JUPYTER_BUILDER=1 $(BIN)/python -m pip install --quiet --no-compile --editable '.[$(EXTRAS)]'
 	@$(BIN)/python -m pip uninstall --quiet --yes rfc3987-syntax
 	@touch $@
 

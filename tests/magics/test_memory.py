@@ -69,43 +69,39 @@ def alive(arrays: list[weakref.ref[np.ndarray]]) -> int:
     return sum(array() is not None for array in arrays)
 
 
-@pytest.mark.thorough
 def test_a_cell_that_runs_again_replaces_its_run(started, arrays):
     notebook, before = started
     text = cell("--run 'double(a)' --check 'a * 2' --show none", DOUBLE.format(factor=2.0))
-    for _ in range(50):
+    for _ in range(15):
         notebook.good(text)
     assert added(before) == {"Result": 1, "Program": 1, "CompiledKernel": 1}
-    assert (len(arrays), alive(arrays)) == (50, 1)
+    assert (len(arrays), alive(arrays)) == (15, 1)
     notebook.good("del double_result, _nki, double")
     assert added(before) == dict.fromkeys(before, 0)
     assert not alive(arrays)
 
 
-@pytest.mark.thorough
 def test_different_cells_leave_what_their_names_hold(started, arrays):
     notebook, before = started
-    for n in range(50):
+    for n in range(15):
         text = DOUBLE.replace("double", f"times{n % 5}").format(factor=float(n + 2))
         notebook.good(cell(f"--run 'times{n % 5}(a)' --show report", text))
     assert added(before) == {"Result": 5, "Program": 5, "CompiledKernel": 5}
-    assert (len(arrays), alive(arrays)) == (50, 5)
+    assert (len(arrays), alive(arrays)) == (15, 5)
     assert len(simulated._free) == 5
 
 
-@pytest.mark.thorough
 def test_calls_whose_results_nobody_keeps_leave_their_kernel(started, arrays):
     notebook, before = started
     notebook.good(cell("", DOUBLE.format(factor=2.0)))
-    for _ in range(50):
+    for _ in range(15):
         notebook.good("b = double(a)")
     assert added(before) == {"Result": 0, "Program": 1, "CompiledKernel": 0}
-    assert (len(arrays), alive(arrays)) == (50, 1), "b"
+    assert (len(arrays), alive(arrays)) == (15, 1), "b"
     notebook.good("del double")
     assert added(before) == dict.fromkeys(before, 0)
 
 
-@pytest.mark.thorough
 def test_cells_that_fail_leave_nothing(started, arrays):
     notebook, before = started
     notebook.good("rows = np.array([[400]], np.int32)")
@@ -119,7 +115,7 @@ def test_cells_that_fail_leave_nothing(started, arrays):
             "--run 'double(a)' --check 'a * 3' --show none", DOUBLE.format(factor=2.0)
         ),  # its result
     )
-    for _ in range(12):
+    for _ in range(4):
         for text in failing:
             notebook.bad(text)
             assert sys.last_value is not None
@@ -132,7 +128,6 @@ def test_cells_that_fail_leave_nothing(started, arrays):
     assert not alive(arrays)
 
 
-@pytest.mark.thorough
 def test_cells_that_are_stopped_leave_nothing(started, arrays):
     notebook, before = started
     text = DOUBLE.format(factor=2.0) + "import os, signal\n"
@@ -148,7 +143,6 @@ def test_cells_that_are_stopped_leave_nothing(started, arrays):
     assert not alive(arrays)
 
 
-@pytest.mark.thorough
 def test_checks_of_exercises_leave_nothing(started, arrays):
     notebook, before = started
     solutions = lesson_folders()["01_first_kernel"] / "solutions.py"
