@@ -10,17 +10,25 @@ from playwright.sync_api import Page
 from tests.browser.lab import Lab, browser, one_chromium
 
 
-@pytest.fixture(scope="module", autouse=True)
+# While a Chromium is driven an event loop runs in this thread, so both end with the last test of this folder.
+@pytest.fixture(scope="package", autouse=True)
 def _one_chromium() -> Iterator[None]:
-    """Keep one Chromium for the tests of a module."""
+    """Keep one Chromium for the tests of this folder."""
     with one_chromium():
         yield
 
 
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+@pytest.fixture(scope="package")
+def one_lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Start a JupyterLab."""
     with Lab(tmp_path_factory.mktemp("notebooks")) as lab:
+        yield lab
+
+
+@pytest.fixture(scope="module")
+def lab(one_lab: Lab, request: pytest.FixtureRequest) -> Iterator[Lab]:
+    """Give the one JupyterLab with a folder for the notebooks of a module."""
+    with one_lab.inside(request.path.stem) as lab:
         yield lab
 
 

@@ -11,6 +11,7 @@ the network. Give each test a folder of its own: a notebook of the same name sha
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import shutil
@@ -128,6 +129,7 @@ class Lab:
         self.environment = environment or {}
         self.application = application
         self.port = _free_port()
+        self._prefix = ""  # of what pages call the notebooks of `root`
         self._changed = False  # what a page reads when it is loaded
 
     @property
@@ -191,10 +193,8 @@ class Lab:
 
     def set(self, plugin: str, **values: object) -> None:
         """Store settings of a plugin, such as `nki-lab:settings`, for pages that are opened later."""
-        address = f"{self.url}/lab/api/settings/{plugin}"
         body = json.dumps({"raw": json.dumps(values)}).encode()
-        request = urllib.request.Request(address, body, method="PUT")
-        urllib.request.urlopen(request, timeout=STILL_SECONDS).read()
+        self._ask("PUT", f"lab/api/settings/{plugin}", body)
         self._changed = True
 
     @contextmanager
@@ -206,19 +206,46 @@ class Lab:
         finally:
             self._page_config(_PAGE_CONFIG)
 
+    @contextmanager
+    def inside(self, name: str) -> Iterator[Lab]:
+        """Give this server with a new folder of `root` as its root; its kernels and changed settings go with it.
+
+        Pages are loaded anew for it, so that nothing of another folder is seen.
+        """
+        lab = copy.copy(self)
+        lab.root, lab._prefix, lab._changed = self.root / name, f"{self._prefix}{name}/", True
+        lab.root.mkdir()
+        settings = self._private / "settings"
+        kept = {file: file.read_bytes() for file in settings.rglob("*") if file.is_file()}
+        try:
+            yield lab
+        finally:
+            for session in json.loads(self._ask("GET", "api/sessions")):
+                if session["path"].startswith(lab._prefix):
+                    self._ask("DELETE", f"api/sessions/{session['id']}")
+            shutil.rmtree(settings)
+            for file, data in kept.items():
+                file.parent.mkdir(parents=True, exist_ok=True)
+                file.write_bytes(data)
+
     def open(self, page: Page, name: str) -> Notebook:
         """Open a notebook of the folder, and no other, and wait for its kernel."""
+        path = self._prefix + name
         if page.url.startswith(f"{self.url}/lab") and not self._changed:
             page.evaluate(_CLOSE_ALL)
-            page.evaluate(_OPEN, name)
+            page.evaluate(_OPEN, path)
         else:
             workspace = Path(name).stem.replace("_", "-")
-            page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{name}?reset")
+            page.goto(f"{self.url}/lab/workspaces/{workspace}/tree/{path}?reset")
             self._changed = False
         page.wait_for_selector(".jp-Notebook .jp-Cell")
         notebook = Notebook(page)
         notebook.wait_for_kernel()
         return notebook
+
+    def _ask(self, method: str, path: str, body: bytes | None = None) -> bytes:
+        request = urllib.request.Request(f"{self.url}/{path}", body, method=method)
+        return urllib.request.urlopen(request, timeout=STILL_SECONDS).read()
 
     def _page_config(self, values: dict[str, object]) -> None:
         """Tell pages that are opened later what they are to do."""

@@ -84,7 +84,6 @@ def test_names_of_the_user_stay(lab: Lab, page: Page) -> None:
     assert offered(page) == ["nlx"]
 
 
-@pytest.mark.thorough
 def test_it_can_be_turned_off(lab: Lab, page: Page) -> None:
     lab.set("nki-lab:settings", completion=False)
     lab.open(page, lab.write("off.ipynb", "%%nki\n"))

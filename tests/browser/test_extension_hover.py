@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.lab import Lab
-from tests.thorough import first
 
 pytestmark = pytest.mark.browser
 
@@ -50,7 +49,7 @@ def assert_in_sight(page: Page, card: Locator) -> None:
     )
 
 
-@pytest.mark.parametrize("theme", first(["JupyterLab Light", "JupyterLab Dark"]))
+@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
 def test_an_instruction_is_explained(lab: Lab, page: Page, theme: str) -> None:
     name = theme.lower().replace(" ", "-")
     notebook = lab.open(page, lab.write(f"hover-{name}.ipynb", KERNEL))
@@ -91,7 +90,6 @@ def test_the_keyboard_asks_and_escape_ends(lab: Lab, page: Page) -> None:
     assert page.locator(".jp-Notebook.jp-mod-editMode").count() == 1, "Escape also left the cell"
 
 
-@pytest.mark.thorough
 def test_it_can_be_turned_off(lab: Lab, page: Page) -> None:
     lab.set("nki-lab:settings", hover=False)
     try:

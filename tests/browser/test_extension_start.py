@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from playwright.sync_api import Page
 
@@ -13,6 +15,13 @@ _CELLS = """() => {
   const cells = window.jupyterapp.shell.currentWidget?.content?.model?.cells;
   return cells ? Array.from({length: cells.length}, (_, i) => cells.get(i).sharedModel.getSource()) : [];
 }"""
+
+
+@pytest.fixture(scope="module")
+def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Start a JupyterLab, whose launcher opens in its root."""
+    with Lab(tmp_path_factory.mktemp("start")) as lab:
+        yield lab
 
 
 def open_launcher(lab: Lab, page: Page) -> None:
@@ -88,7 +97,6 @@ def test_the_palette_has_the_commands(lab: Lab, page: Page) -> None:
         assert label in found
 
 
-@pytest.mark.thorough
 def test_no_question_about_news_covers_the_first_result(lab: Lab, page: Page) -> None:
     toasts = page.locator(".Toastify__toast", has_text="Jupyter news")
     plugin = "@jupyterlab/apputils-extension:notification"

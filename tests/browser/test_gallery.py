@@ -13,7 +13,7 @@ from tests.browser.gallery import THEMES, live_pictures, still_pictures
 from tests.browser.lab import OUT, Console, browser
 from tests.widgets.test_picture import decode
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 
 @pytest.mark.parametrize("kernel", ["add", "attention"])
@@ -39,7 +39,6 @@ def ink(pixels: np.ndarray) -> np.ndarray:
     return (pixels != pixels[3, 3]).any(-1).mean(axis=1)
 
 
-@pytest.mark.thorough
 def test_still_pictures_show_the_same_as_png_and_as_svg(chromium: str, tmp_path: Path) -> None:
     with browser(chromium, width=1250, height=1100, anew=True) as page:
         console = Console().listen(page)

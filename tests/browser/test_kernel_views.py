@@ -6,7 +6,6 @@ With NKI_LAB_PICTURES=1 pictures are left in .ci/out/ for a person to look at.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Locator, Page
@@ -52,12 +51,6 @@ ROWS = """\
 x = rng.standard_normal((256, 512)).astype(np.float32)
 x[3, 5] = np.nan
 index = np.arange(64, dtype=np.int32)[::-1].reshape(64, 1) * 3"""
-
-
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab(tmp_path_factory.mktemp("kernel_views")) as lab:
-        yield lab
 
 
 def chosen_line(view: Locator) -> str:

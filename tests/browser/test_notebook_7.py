@@ -20,7 +20,7 @@ from tests.browser.test_renderers import (
     write_runs,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.thorough]
+pytestmark = [pytest.mark.browser]
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,6 @@ from playwright.sync_api import FrameLocator, Locator, Page
 from nki_lab.profiler.formats.chrome import save_chrome_trace
 from nki_lab.profiler.formats.files import save
 from tests.browser.lab import Lab, picture
-from tests.thorough import first
 from tests.views.runs import added
 
 pytestmark = pytest.mark.browser
@@ -82,15 +81,12 @@ KERNEL_TABS = [
 
 @pytest.mark.parametrize(
     ("name", "expected"),
-    first(
-        [
-            ("add.profile.json", PROFILE_TABS),
-            ("add.nkic", KERNEL_TABS),
-            ("trace.nki.json", PROFILE_TABS),
-            ("add.pftrace", PROFILE_TABS),
-        ],
-        2,
-    ),
+    [
+        ("add.profile.json", PROFILE_TABS),
+        ("add.nkic", KERNEL_TABS),
+        ("trace.nki.json", PROFILE_TABS),
+        ("add.pftrace", PROFILE_TABS),
+    ],
 )
 def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: Page) -> None:
     start(lab, page, name.replace(".", "-"))
@@ -110,7 +106,7 @@ def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: P
             picture(page, f"renderer-{name}-{tab}-{'dark' if dark else 'light'}")
 
 
-@pytest.mark.parametrize("member", first(["Instruction.parquet", "Summary.parquet"]))
+@pytest.mark.parametrize("member", ["Instruction.parquet", "Summary.parquet"])
 def test_a_table_leads_to_the_profile_it_belongs_to(member: str, lab: Lab, page: Page) -> None:
     start(lab, page, f"table-{member[:7]}")
     item(page, "add.parquet").dblclick()
@@ -118,7 +114,7 @@ def test_a_table_leads_to_the_profile_it_belongs_to(member: str, lab: Lab, page:
     assert tabs(views(page)) == PROFILE_TABS
 
 
-@pytest.mark.parametrize("folder", first(["add.csv", "add.parquet"]))
+@pytest.mark.parametrize("folder", ["add.csv", "add.parquet"])
 def test_a_folder_of_tables_opens_from_its_menu(folder: str, lab: Lab, page: Page) -> None:
     start(lab, page, folder.replace(".", "-"))
     item(page, folder).click(button="right")
@@ -187,7 +183,6 @@ def test_the_frame_reaches_nothing_and_gives_what_is_asked_for(lab: Lab, page: P
     assert inner.evaluate(reach, f"{lab.url}/api/contents") == ["refused"] * 3
 
 
-@pytest.mark.thorough
 def test_a_lab_whose_server_makes_no_pages_offers_none(
     chromium: str, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, page: Page
 ) -> None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterator
 
 import pytest
 from playwright.sync_api import Locator
@@ -33,12 +32,6 @@ from tests.views.runs import many_events
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TRN1 = MATMUL.replace("--target trn2", "--target trn1 --show none --name before")
-
-
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab(tmp_path_factory.mktemp("timeline")) as lab:
-        yield lab
 
 
 def drag(panel: Locator, a: tuple[float, float], b: tuple[float, float]) -> None:

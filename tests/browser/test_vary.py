@@ -5,15 +5,13 @@ With NKI_LAB_PICTURES=1 pictures are left in .ci/out/ for a person to look at.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 from playwright.sync_api import Locator
 
 from tests.browser.lab import Lab
 from tests.browser.test_views import SETUP, opened, set_theme, settle, tab, view_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
+pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 TILED = """\
 %%nki --run "tiled(aT, b)" --target trn2 --show vary
@@ -31,12 +29,6 @@ def tiled(aT, b, tile_n=256):
             nl.store(out[m*128:(m+1)*128, n*tile_n:(n+1)*tile_n], nl.copy(acc, dtype=aT.dtype))
     return out
 TILE_K = 128"""
-
-
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab(tmp_path_factory.mktemp("vary")) as lab:
-        yield lab
 
 
 def shown(panel: Locator, key: str) -> str:

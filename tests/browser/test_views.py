@@ -47,12 +47,6 @@ def matmul(aT, b):
     return out"""
 
 
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab(tmp_path_factory.mktemp("views")) as lab:
-        yield lab
-
-
 @contextmanager
 def opened(lab: Lab, chromium: str, name: str, *cells: str) -> Iterator[tuple[Page, Notebook]]:
     """Run a notebook with these cells; nothing may go wrong on the page, nothing be asked from outside."""

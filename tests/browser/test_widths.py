@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -102,7 +101,6 @@ def problems(page: Page, view: Locator, name: str) -> list[str]:
 
 
 @pytest.mark.parametrize("kernel", ["add", "attention"])
-@pytest.mark.thorough
 def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_path: Path) -> None:
     file = KERNELS[kernel]().show(*view_names()).save_html(tmp_path / "run.html")
     wrong = []
@@ -118,12 +116,6 @@ def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_p
                 wrong += [f"{width} pixels, {problem}" for problem in problems(page, view, name)]
         assert console.errors == []
     assert not wrong, "\n".join(wrong)
-
-
-@pytest.fixture(scope="module")
-def lab(chromium: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    with Lab(tmp_path_factory.mktemp("widths")) as lab:
-        yield lab
 
 
 def test_every_live_view_is_complete_beside_the_file_browser(lab: Lab, chromium: str) -> None:
