@@ -79,7 +79,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_every_link_leads_to_a_place_in_the_site(site: dict[str, Page]):
     broken = [
         f"{name}: {link}"
@@ -99,7 +98,6 @@ def leads(site: dict[str, Page], name: str, link: str) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_pages_fetch_nothing_from_elsewhere(site: dict[str, Page]):
     fetched = {address for page in site.values() for address in page.fetched}
     assert fetched
@@ -107,7 +105,6 @@ def test_pages_fetch_nothing_from_elsewhere(site: dict[str, Page]):
 
 
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_every_page_that_is_written_from_code_is_in_the_site(
     site: dict[str, Page], written: dict[str, str]
 ):

@@ -131,7 +131,6 @@ def test_most_random_programs_are_moved():
 
 @settings(max_examples=40)
 @given(st.randoms(use_true_random=False), st.sampled_from((TRN1, TRN2, TRN3)))
-@pytest.mark.thorough
 def test_no_random_program_gets_slower(pick, target):
     before = random_program(pick, length=58, tiles=8, target=target)
     try:

@@ -51,7 +51,6 @@ def test_no_byte_is_left_out(pair):
 
 @settings(max_examples=600)
 @given(pairs())
-@pytest.mark.thorough
 def test_overlap_misses_no_shared_byte(pair):
     a, b = pair
     shared = bool((touched(a) & touched(b)).any())

@@ -265,7 +265,6 @@ def validated(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Valida
 
 
 @pytest.mark.parametrize("name", SPOTS)
-@pytest.mark.thorough
 def test_each_blind_spot_is_seen(validated: tuple[str, Validated], name: str):
     mode, run = validated
     spot = SPOTS[name]

@@ -70,7 +70,6 @@ def test_its_outputs_are_static_and_without_errors(path: Path):
 
 @pytest.mark.notebook
 @pytest.mark.slow
-@pytest.mark.thorough
 def test_solved_notebooks_come_out_the_same_on_another_cpu(tmp_path):
     """Run three that show arithmetic with the loops of NumPy and OpenBLAS for a CPU without AVX2 and FMA."""
     from numpy._core._multiarray_umath import __cpu_dispatch__, __cpu_features__
