@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nki_lab.runtime.recording import record_runs
 from tests.public.nki_library import stand_ins
 from tests.public.nki_library.selection import drawn, spread
 
@@ -33,7 +34,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--mx", action="store_true", help="run what only trn3 can run, and nothing else"
     )
     group.addoption("--draw", type=int, help="seed: draw configurations of any size by chance")
-    group.addoption("--time-limit", type=int, default=60, help="seconds of one configuration")
+    group.addoption(
+        "--time-limit", type=int, default=60, help="seconds that one configuration may compute"
+    )
     group.addoption("--outcomes", help="file that gets one line of JSON for each outcome")
 
 
@@ -81,7 +84,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Seed what the inputs are drawn from, and stop a configuration that takes too long."""
+    """Seed what the inputs are drawn from, stop a configuration that takes too long, and keep the races that it has."""
     import torch
 
     seed = zlib.crc32(item.nodeid.encode())
@@ -93,24 +96,28 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
         item.stash[_SLOW] = True
         raise TimeoutError("the time limit of one configuration")
 
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(item.config.getoption("--time-limit"))
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, item.config.getoption("--time-limit"))
     try:
-        return (yield)
+        with record_runs() as runs:
+            return (yield)
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        item.stash[_RACES] = [f.message for r in runs for f in r.findings if f.kind == "hazard"]
 
 
 _SLOW = pytest.StashKey[bool]()
+_RACES = pytest.StashKey[list[str]]()
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Iterator[Any]:
-    """Write down how a configuration ended."""
+    """Write down how a configuration ended; races may tell why its values are wrong."""
     report = yield
     if report.when == "call" or not report.passed:
         outcome = "slow" if item.stash.get(_SLOW, False) else report.outcome
-        _write(item.config, item.name, outcome, report.duration, call.excinfo)
+        told = [str(call.excinfo.value), *item.stash.get(_RACES, [])] if call.excinfo else []
+        _write(item.config, item.name, outcome, report.duration, "\n".join(told))
     return report
 
 
@@ -131,8 +138,7 @@ def pytest_configure(config: pytest.Config) -> None:
     _config = config
 
 
-def _write(config: pytest.Config, name: str, outcome: str, seconds: float, problem: Any) -> None:
-    message = str(getattr(problem, "value", problem) or "")
+def _write(config: pytest.Config, name: str, outcome: str, seconds: float, message: str) -> None:
     line = {"name": name, "outcome": outcome, "seconds": round(seconds, 2), "message": message}
     with open(config.getoption("--outcomes"), "a", encoding="utf-8") as file:
         file.write(json.dumps({**line, "at": round(time.time())}) + "\n")
