@@ -40,11 +40,6 @@ CAUSES: tuple[Cause, ...] = (
         "upstream: core/mlp/mlp.py repeats half a docstring and is no Python",
     ),
     Cause(
-        "core/mlp/test_mlp_tkg",
-        "name `SbufManager` is not defined",
-        "upstream, at the tag 2.29: core/mlp/mlp_tkg/mlp_tkg.py uses a class that it does not import",
-    ),
-    Cause(
         "core/max/test_cascaded_max_utils",
         "race: core",
         "upstream: both cores fill the whole result with zeros, and nothing orders that before the other's rows",

@@ -77,7 +77,8 @@ def pytest_sessionstart() -> None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Suit the references, which have been imported by now."""
+    """Suit kernels and references, which have been imported by now."""
+    stand_ins.complete_kernels()
     if session.config.getoption("--mx"):
         stand_ins.be_as_mx_references_expect()
 

@@ -1,6 +1,7 @@
 """Stand-ins for the unpublished modules that nki-library's test harness imports.
 
-And for what it uses of published ones without their documenting it. Kernels and references are left as they are.
+And for what it uses of published ones without their documenting it. Kernels and references are left as they
+are, but for two names that a kernel does not import.
 """
 
 from __future__ import annotations
@@ -72,6 +73,14 @@ def complete() -> None:
     ranks.install(orchestrator)
     # core/qkv/test_qkv_tkg.py uses the name without importing it.
     builtins.Platforms = sys.modules["test.utils.common_dataclasses"].Platforms
+
+
+def complete_kernels() -> None:
+    """Give core/mlp/mlp_tkg/mlp_tkg.py of the tag 2.29 two names that it uses and does not import."""
+    utilities = "nkilib_src.nkilib.core.utils."
+    if allocator := sys.modules.get(utilities + "allocator"):
+        builtins.SbufManager = allocator.SbufManager
+        builtins.Logger = import_module(utilities + "logging").Logger
 
 
 def be_as_mx_references_expect() -> None:
