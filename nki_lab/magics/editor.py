@@ -180,8 +180,9 @@ class Editor:
                 self._check(message.get("id"), cell, text)
 
     def _target_name(self) -> str:
+        """Return the chip that a kernel of the dialect of the last run is compiled for."""
         try:
-            return Choices.current().chip.name
+            return Choices.current().with_standard(self._runs.standard).chip.name
         except NkiError:  # a chip that nobody knows, in the environment
             return ""
 

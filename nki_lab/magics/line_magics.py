@@ -5,6 +5,7 @@ from __future__ import annotations
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 
 from nki_lab.choices import TARGET, Choices, choose, whose_choice
+from nki_lab.dialects import DIALECTS
 from nki_lab.errors import UnknownTopic
 from nki_lab.explain.doctor import Check, examine
 from nki_lab.explain.pages import explain
@@ -26,8 +27,12 @@ class LineMagics(Magics):
         name = line.strip()
         if name:
             choose(TARGET, name, "%nki_target")
-        target = Choices.current().chip
-        print(f"target {target.name} ({target.core_name}), {whose_choice()}")
+        choices = Choices.current()
+        print(f"target {choices.chip.name} ({choices.chip.core_name}), {whose_choice()}")
+        for dialect in DIALECTS:
+            chip = choices.with_standard(dialect.standard).chip
+            if chip is not choices.chip:
+                print(f"kernels of {dialect.title} run on {chip.name} ({chip.core_name})")
 
     @no_var_expand
     @line_magic

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.magics.diagnostics import CellIds, diagnostics
 from nki_lab.profiler.analyses.report import bound_sentence
@@ -55,6 +56,8 @@ class RunList:
         self._fresh: dict[str, _Fresh] = {}
         self._listed: deque[_Listed] = deque(maxlen=KEPT)
         self._number = 0
+        #: What holds for kernels of the dialect of the last run where nobody has chosen.
+        self.standard: Mapping[str, str] = {}
 
     def note(self, result: Result) -> None:
         """Note a run of the cell that is running; of one kernel's only the last is kept."""
@@ -62,6 +65,8 @@ class RunList:
         # What is listed says nothing of arrays, which may be large and which nobody else may keep.
         bare = replace(result, run=result.run.without_arrays(), inputs=(), value=None, before=None)
         times = 1 if before is None else before.times + 1
+        source = result.compiled.source
+        self.standard = source.dialect.standard if isinstance(source, SourceKernel) else {}
         self._fresh[result.name] = _Fresh(weakref.ref(result), bare, times)
 
     def end_cell(self, cell: str, number: int | None, ids: CellIds) -> list[Finding] | None:

@@ -202,6 +202,24 @@ def test_the_target_can_be_chosen(kernel: EditorKernel) -> None:
     assert status["target"] == "trn3"
 
 
+def test_the_target_is_that_of_the_dialect_of_the_last_run_while_nobody_has_chosen(
+    kernel: EditorKernel,
+) -> None:
+    kernel.run("import os; os.environ.pop('NEURON_PLATFORM_TARGET_OVERRIDE', None)", "forget")
+    older = """
+import neuronxcc.nki as old, neuronxcc.nki.language as ol
+@old.jit
+def kernel(a):
+    out = ol.ndarray(a.shape, a.dtype, buffer=ol.shared_hbm)
+    ol.store(out, ol.load(a))
+    return out
+kernel(a)
+"""
+    for text, target in ((older, "trn2"), (cell("--run 'add(a, b)'"), "trn3")):
+        (status,) = of_kind(kernel.run(text, "older"), "status")
+        assert (status["target"], status["runs"][0]["target"]) == (target, target)
+
+
 # -- checks without running -------------------------------------------------------------------------------------------
 
 

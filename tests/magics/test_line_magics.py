@@ -13,7 +13,8 @@ TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
 
 
 def test_the_target_is_shown_and_chosen(notebook: Notebook):
-    assert notebook.good("%nki_target") == "target trn3 (NeuronCore-v4), the default\n"
+    older = "kernels of the older dialect (neuronxcc.nki) run on trn2 (NeuronCore-v3)\n"
+    assert notebook.good("%nki_target") == f"target trn3 (NeuronCore-v4), the default\n{older}"
     chosen = "target trn1 (NeuronCore-v2), chosen with %nki_target\n"
     assert notebook.good("%nki_target inf2") == chosen
     assert os.environ[TARGET] == "trn1"
