@@ -139,7 +139,8 @@ def created(
 
     def make(place: tuple[int, ...]) -> Tile:
         program.declared[len(builder.storages)] = declared
-        return _block(block, element, memory, name, fill, addresses.get(place))
+        label = f"{name}[{', '.join(map(str, place))}]"
+        return _block(block, element, memory, label, fill, addresses.get(place))
 
     name = name or variable_of(current().stack()) or "blocks"
     # Blocks with a place of their own are made at once: errors about places name the line of the declaration.

@@ -48,7 +48,6 @@ def run(
                     results.append(_results(result, builder))
         check_scopes(builder, program)
         if place == (0,) * len(place):
-            check_text(builder)
             given = {name: _numbers(value) for name, value in bound.items()}
             check_parameters(function, given, _numbers(results[0]), builder)
         if builder.errors:
@@ -56,6 +55,7 @@ def run(
         if programs is not None:
             programs.share(shared)
             programs.end(place)
+    check_text(builder)
     if programs is not None:
         programs.close()
     check_all_placed(builder, results[0])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import linecache
+import re
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from types import CodeType
@@ -165,7 +166,7 @@ class _Texts(dict[int, _Text]):
 
 
 def check_text(builder: Builder) -> None:
-    """Record the mistakes in the text of a kernel that the first program has shown."""
+    """Record the mistakes in the text of a kernel that its programs have shown."""
     texts = _Texts()
     outliving: dict[int, list[tuple[Block, int, Storage]]] = {}
     checked: set[Stack] = set()  # a block that is unrolled makes a tensor in every pass
@@ -260,7 +261,7 @@ def _check_shape(builder: Builder, storage: Storage, texts: _Texts) -> None:
     # Of a tensor with block axes this is one block.
     if (
         wanted is not None
-        and name == storage.name.partition(".")[0]
+        and name == re.split(r"[.\[]", storage.name)[0]
         and wanted[-len(storage.shape) :] != storage.shape
     ):
         builder.errors.append(

@@ -193,6 +193,7 @@ class Result:
             self._make_steps,
             self.inputs,
             self.outputs,
+            self.options.grid or (),
         )
         # Nothing of it leads back to the result or to itself: what nobody holds any more goes at once.
         return replace(

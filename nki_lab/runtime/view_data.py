@@ -9,6 +9,7 @@ from __future__ import annotations
 import linecache
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
+from math import prod
 
 import numpy as np
 
@@ -51,6 +52,7 @@ def make_view_data(
     make_steps: Callable[[], Steps] = NoSteps,
     inputs: Sequence[np.ndarray] = (),
     outputs: Sequence[np.ndarray] = (),
+    grid: Sequence[int] = (),
 ) -> ViewData:
     """Describe a compiled kernel, its timeline, what was found and what it computed for the views."""
     program = _Described(compiled.kernel)
@@ -59,6 +61,8 @@ def make_view_data(
     return ViewData(
         name=kernel.name,
         profile=profile,
+        # Where several cores share a launch, each runs one program.
+        grid=tuple(grid) if prod(grid) > 1 == kernel.program[1] else (),
         operations=Made(len(kernel.instructions), program.operation),
         stages=tuple(program.stages(compiled.stages)),
         tensors=Made(len(kernel.storages), program.tensor),

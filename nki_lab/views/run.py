@@ -458,6 +458,7 @@ class ViewData:
     Attributes:
         name: what ran, usually the kernel's name.
         profile: its timeline.
+        grid: the launch grid, where one core runs its programs one after the other.
         operations: instructions of the compiled program; the profile names the one at position n `inst.n:0`.
         stages: the program after each pass, the traced program first.
         tensors: every tensor of the program.
@@ -478,6 +479,7 @@ class ViewData:
 
     name: str
     profile: Profile
+    grid: tuple[int, ...] = ()
     operations: Sequence[Operation] = field(default=(), repr=False)
     stages: Sequence[ProgramStage] = field(default=(), repr=False)
     tensors: Sequence[Tensor] = field(default=(), repr=False)

@@ -6,6 +6,7 @@ from collections import Counter
 import numpy as np
 import pytest
 
+import nki_lab
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
 from nki_lab.profiler.profile import Profile
@@ -24,7 +25,7 @@ def scaled(x):
     t = t * 2.0
     if row == 1:
         for _ in range(2):
-            t = t * 2.0
+            t[...] = t * 2.0
     nl.store(out[row * 128 + i, column * 32 + j], t)
     return out
 
@@ -83,3 +84,35 @@ def test_the_timeline_knows_the_program_of_each_event(result):
     assert Counter(re.sub(", _=.*", "", text) for text in detail) == events
     meta, arrays = unpack(relations.programs())
     assert Counter(meta["names"][code] for code in arrays["code"].tolist()) == events
+
+
+def test_views_name_blocks_by_their_number_and_events_by_their_program(rng):
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        data = nl.ndarray((2, nl.par_dim(128), 4), x.dtype)
+        for i in nl.affine_range(2):
+            data[i] = nl.load(x) * float(i + 1)
+        nl.store(out[nl.program_id(0)], data[0] + data[1])
+        return out
+
+    x = rng.standard_normal((128, 4)).astype(np.float32)
+    result = nki_lab.run(kernel[2], x, target="trn2")
+    np.testing.assert_allclose(result.value, [3 * x] * 2, rtol=1e-6)
+    head, *events = str(result.show("timeline")).splitlines()[1:]
+    assert head.endswith("program")
+    programs = [event.split()[-1] for event in events]
+    # Each loads, multiplies, adds and stores as much as the other.
+    assert programs.count("program_id(0)=0") == programs.count("program_id(0)=1") == len(events) / 2
+    assert _meta(result)["grid"]
+    for view in ("memory", "layout"):
+        text = str(result.show(view))
+        assert all(name in text for name in ("data[0]", "data[1]", "data[1].1")), text
+
+    alone = nki_lab.run(kernel[1], x, target="trn2")
+    assert "program_id" not in str(alone.show("timeline"))
+    assert not _meta(alone)["grid"]
+
+
+def _meta(result):
+    return unpack(TimelineModel(result.view_data).overview())[0]

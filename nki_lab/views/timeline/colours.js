@@ -126,6 +126,12 @@ export class Colours {
     if (!view.events) return;
     this.list();
     view.canvas.ask();
+    this.know(by);
+  }
+
+  /** Fetch what a colouring says of every event, once; the tip of an event then says it, too. */
+  know(by) {
+    const { view } = this;
     if (!CODED[by] || this.coded[by]) return;
     view.tell("looking …");
     view.context.source.get(CODED[by], STALLS_PATIENCE_MS).then(({ meta, arrays }) => {

@@ -79,6 +79,7 @@ class TimelineModel:
             "modelled": self.profile.is_simulation,
             "span": [self.first_ns, self.last_ns],
             "events": self.count,
+            "grid": any(run.grid for run in self.runs),
             "columns": OVERVIEW_COLUMNS,
             "shared": shared_tracks(self.tracks),
             "runs": [

@@ -19,6 +19,7 @@ from nki_lab.profiler.analyses.drawing import Drawing
 from nki_lab.profiler.analyses.loops import loop_values, program_in
 from nki_lab.profiler.analyses.source_lines import issuers, positions
 from nki_lab.profiler.analyses.waits import REASONS
+from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.views.run import ViewData
@@ -170,10 +171,7 @@ class Relations:
 
     def programs(self) -> list[str | None]:
         """Return per row the program of the launch grid that it belongs to, None where one core runs one program."""
-        loops = self.loops
-        of_code = [program_in(text) for text in loops.values]
-        own = [of_code[code] if code >= 0 else None for code in loops.codes.tolist()]
-        return own + [own[k] if k >= 0 else None for k in self._issuers.tolist()]
+        return programs_of(self.loops, self._issuers)
 
     def tensors(self) -> list[str | None]:
         """Return per row the tensor that it moves or writes, None where unknown.
@@ -203,6 +201,13 @@ def _unit(table: str, column: str) -> str:
     unit = "" if field is None or field.unit == "-" else field.unit
     counted = "bytes" if column.endswith("_bytes") else "flop" if "flops" in column else ""
     return counted or unit
+
+
+def programs_of(loops: Strings, issuer: np.ndarray) -> list[str | None]:
+    """Return per instruction, then per transfer, the program of the launch grid that it belongs to."""
+    of_code = [program_in(text) for text in loops.values]
+    own = [of_code[code] if code >= 0 else None for code in loops.codes.tolist()]
+    return own + [own[k] if k >= 0 else None for k in issuer.tolist()]
 
 
 class TimelineRelations:

@@ -135,6 +135,7 @@ class Timeline {
     data.sums = busyBefore(data.duration);
     this.events = data;
     this.colours.change();
+    if (this.meta.grid) this.colours.know("program");
     this.place(meta.lanes || data.lanes.map((lane) => [lane.track]));
     if (this.wanted) this.reveal(this.wanted);
   }

@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from nki_lab.profiler.analyses.curves import Curve
+from nki_lab.profiler.analyses.loops import loop_values
 from nki_lab.profiler.analyses.report import badge
+from nki_lab.profiler.analyses.source_lines import issuers
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
 from nki_lab.profiler.text_table import text_table
@@ -17,7 +19,7 @@ from nki_lab.views.run import ViewData
 from nki_lab.views.timeline.curves import known_curves, timeline_curves
 from nki_lab.views.timeline.model import timeline_of
 from nki_lab.views.timeline.picture import timeline_view_picture
-from nki_lab.views.timeline.relations import TimelineRelations
+from nki_lab.views.timeline.relations import TimelineRelations, programs_of
 from nki_lab.widgets.packing import UnknownPart, pack
 
 #: Profiles of at most this many events are prepared in advance.
@@ -26,23 +28,42 @@ _EVENTS_SHOWN = 40
 
 
 def timeline_text(data: ViewData, limit: int | None) -> list[str]:
-    """Return the first events as a table."""
+    """Return the first events as a table; with the programs of a launch grid that one core runs."""
     profile = data.profile
-    issued = _first_rows(profile, "Instruction", "engine", "opcode", "nki_source_location")
-    moved = _first_rows(profile, TRANSFERS, "queue_name", "transfer_bytes", "variable")
-    moved = [(*event[:3], f"{event[3]:,} bytes", event[4]) for event in moved]
+    programs = programs_of(loop_values(profile), issuers(profile)) if data.grid else []
+    issued = _first_rows(
+        profile, "Instruction", programs, "engine", "opcode", "nki_source_location"
+    )
+    moved = _first_rows(
+        profile,
+        TRANSFERS,
+        programs[profile.count("Instruction") :],
+        "queue_name",
+        "transfer_bytes",
+        "variable",
+    )
+    moved = [(*event[:3], f"{event[3]:,} bytes", *event[4:]) for event in moved]
     events = sorted(issued + moved, key=lambda event: event[:3])
     rows = [
-        (f"{start:,}", f"{end:,}", lane, what, place_text(where))
-        for start, end, lane, what, where in events[:_EVENTS_SHOWN]
+        (f"{start:,}", f"{end:,}", lane, what, place_text(where), *program)
+        for start, end, lane, what, where, *program in events[:_EVENTS_SHOWN]
     ]
-    heads = ("start ns", "end ns", "engine or queue", "what", "line or tensor")
+    heads = (
+        "start ns",
+        "end ns",
+        "engine or queue",
+        "what",
+        "line or tensor",
+        *["program"] * bool(data.grid),
+    )
     count = profile.count("Instruction") + profile.count(TRANSFERS)
     return [badge(profile), *text_table(heads, rows, None if limit is None else limit - 1, count)]
 
 
-def _first_rows(profile: Profile, table: str, *columns: str) -> list[tuple]:
-    """Return start, end and some columns of the rows of a table that start first."""
+def _first_rows(
+    profile: Profile, table: str, programs: list[str | None], *columns: str
+) -> list[tuple]:
+    """Return start, end, some columns and, where they are known, the program of the rows that start first."""
     start, end = (profile.numbers(table, name) for name in ("start_ts", "end_ts"))
     chosen = np.lexsort((end, start))[:_EVENTS_SHOWN]
     rows = []
@@ -51,7 +72,8 @@ def _first_rows(profile: Profile, table: str, *columns: str) -> list[tuple]:
         for name in columns:
             column = profile.column(table, name)
             values.append("" if column is None or column[row] is None else column[row])
-        rows.append((int(start[row]), int(end[row]), *values))
+        program = [programs[row] or ""] if programs else []
+        rows.append((int(start[row]), int(end[row]), *values, *program))
     return rows
 
 
