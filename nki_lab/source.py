@@ -35,6 +35,8 @@ _LIBRARIES = tuple(f"{package}numpy{os.sep}" for package in _PACKAGES)
 # (is hidden, code object, is internal) by identity of the code object, which would hash all it holds at every look-up.
 # A cell that is gone takes its code objects with it.
 _seen: dict[int, tuple[bool, ref[CodeType], bool]] = {}
+# Those that are hidden: most of the frames that are walked through for each instruction.
+_hidden: set[int] = set()
 
 _UNSHOWN = re.compile(
     "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
@@ -65,9 +67,16 @@ def _look(code: CodeType) -> tuple[bool, ref[CodeType], bool]:
         package = name.startswith(_PACKAGE) and not name.startswith(_AUTHOR_ROOMS)
         # Binders of instructions are generated; their file name says so.
         internal = package or name.startswith("<nki_lab")
-        gone = ref(code, lambda _: _seen.pop(key, None))
-        cached = _seen[key] = internal or is_of_library(name), gone, internal
+        hidden = internal or is_of_library(name)
+        cached = _seen[key] = hidden, ref(code, lambda _: _forget(key)), internal
+        if hidden:
+            _hidden.add(key)
     return cached
+
+
+def _forget(key: int) -> None:
+    _seen.pop(key, None)
+    _hidden.discard(key)
 
 
 def is_of_library(filename: str) -> bool:
@@ -342,9 +351,9 @@ def key_of_frame(frame: FrameType | None, root: CodeType | None = None) -> tuple
     key: list[int] = []
     while frame is not None:
         code = frame.f_code
-        cached = _seen.get(id(code))
-        if not (is_hidden(code) if cached is None else cached[0]):
-            key.append(id(code))
+        at = id(code)
+        if at not in _hidden and not (_look(code) if at not in _seen else _seen[at])[0]:
+            key.append(at)
             key.append(frame.f_lasti)
         if code is root:
             break

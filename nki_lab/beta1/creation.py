@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -99,14 +100,9 @@ def created(
         buffer = placed.memory
     sizes = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
     element, memory = dtype_named(dtype), _memory(buffer)
-    marked = [n for n, size in enumerate(sizes) if isinstance(size, par_dim)]
-    if len(marked) > 1:
-        raise TensorArgument(
-            f"shape {sizes} has {len(marked)} partition axes",
-            help="write nl.par_dim for one axis: those before it are block axes, those after it free axes",
-        )
-    partition = marked[0] if marked else 0
-    sizes = integers(sizes, "a size of a tensor", "write a shape of integers, such as (128, 512)")
+    kinds = tuple(map(type, sizes))
+    # Kernels make thousands of tensors of few shapes; of others than integers not all can be looked up.
+    sizes, partition = (_known_axes if _PLAIN.issuperset(kinds) else _axes)(sizes, kinds)
     fill = None if fill is None else number(fill)
     if not memory.on_chip:
         # Nobody but the kernel sees a tensor of one program; the result of a kernel may be one.
@@ -150,6 +146,22 @@ def created(
         placed_blocks.__getitem__ if placed_blocks else make,
     )  # fmt: skip
     return Tile(blocks)
+
+
+def _axes(sizes: tuple[Any, ...], kinds: tuple[type, ...]) -> tuple[tuple[int, ...], int]:
+    """Return a shape, whose sizes are of some types, as integers, and which axis is the partition axis."""
+    marked = [n for n, kind in enumerate(kinds) if issubclass(kind, par_dim)]
+    if len(marked) > 1:
+        raise TensorArgument(
+            f"shape {sizes} has {len(marked)} partition axes",
+            help="write nl.par_dim for one axis: those before it are block axes, those after it free axes",
+        )
+    whole = integers(sizes, "a size of a tensor", "write a shape of integers, such as (128, 512)")
+    return whole, marked[0] if marked else 0
+
+
+_PLAIN = frozenset((int, par_dim))
+_known_axes = lru_cache(maxsize=1024)(_axes)
 
 
 def _block(

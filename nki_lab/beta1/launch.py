@@ -7,7 +7,9 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from math import prod
+from types import CodeType
 from typing import Any
 
 from nki_lab.beta1.allocation import check_all_placed, check_decorators, is_forced
@@ -65,13 +67,18 @@ def run(
 @contextmanager
 def _at_its_return(builder: Builder) -> Iterator[None]:
     """Let what stores a result stand where a kernel returns: it has ended, and its caller is no part of it."""
-    code = builder.root
-    *_, last = (i.offset for i in dis.get_instructions(code) if i.opname.startswith("RETURN"))
-    builder.stack = lambda depth=2: ((code, last),)  # type: ignore[method-assign]
+    stack = ((builder.root, _last_return(builder.root)),)
+    builder.stack = lambda depth=2: stack  # type: ignore[method-assign]
     try:
         yield
     finally:
         del builder.stack  # the method is there again
+
+
+@lru_cache(maxsize=64)
+def _last_return(code: CodeType) -> int:
+    *_, last = (i.offset for i in dis.get_instructions(code) if i.opname.startswith("RETURN"))
+    return last
 
 
 def held(value: Any) -> Any:

@@ -13,8 +13,8 @@ import ast
 import ctypes
 import sys
 from collections.abc import Iterator
-from functools import cached_property
-from types import FrameType
+from functools import cached_property, lru_cache
+from types import CodeType, FrameType
 from typing import Any
 
 from nki_lab.beta1.allocation import around
@@ -47,9 +47,9 @@ class Trip(int):
 class _Text:
     """What the text of a loop says."""
 
-    def __init__(self, frame: FrameType) -> None:
-        self.code = frame.f_code
-        self.loop: ast.For | None = find_loop(frame.f_code, position_of(frame), ast.For)
+    def __init__(self, code: CodeType, offset: int) -> None:
+        self.code = code
+        self.loop: ast.For | None = find_loop(code, position_of(code, offset), ast.For)
 
     @cached_property
     def carried(self) -> dict[str, ast.AST]:
@@ -214,8 +214,11 @@ def _text_of(frame: FrameType) -> _Text:
     key = id(frame.f_code), frame.f_lasti
     text = texts.get(key)
     if text is None:
-        text = texts[key] = _Text(frame)
+        text = texts[key] = _text_at(frame.f_code, frame.f_lasti)
     return text
+
+
+_text_at = lru_cache(maxsize=256)(_Text)  # a kernel is traced again and again
 
 
 class affine_range(_Range):  # the names that kernels write

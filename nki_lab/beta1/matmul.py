@@ -51,9 +51,14 @@ def nc_matmul(
     """Return `stationary.T @ moving` in PSUM."""
     mode = perf_mode_of(kwargs.pop("perf_mode", None))
     refuse_others("nc_matmul", kwargs)
-    stationary, first = tile_of(stationary, "nc_matmul", "stationary").unmasked()
-    moving, second = tile_of(moving, "nc_matmul", "moving").unmasked()
-    masked = mask is not None or first != whole(stationary.shape) or second != whole(moving.shape)
+    stationary = tile_of(stationary, "nc_matmul", "stationary")
+    moving = tile_of(moving, "nc_matmul", "moving")
+    masked = mask is not None
+    first: Box = ()
+    second: Box = ()
+    if masked or stationary.only is not None or moving.only is not None:
+        (stationary, first), (moving, second) = stationary.unmasked(), moving.unmasked()
+        masked = masked or first != whole(stationary.shape) or second != whole(moving.shape)
     stationary, moving = in_sbuf(stationary), in_sbuf(moving)
     if (stationary.dtype is float32) != (moving.dtype is float32):
         stationary, moving = as_dtype(stationary, float32), as_dtype(moving, float32)
@@ -74,6 +79,7 @@ def nc_matmul(
         "perf_mode": mode,
     }
     if not masked:
+        out.base.storage.owner.result = out.base.storage
         i = isa_matmul.nc_matmul(
             dst=out.target(), stationary=stationary.read(), moving=moving.read(), **facts
         )

@@ -73,32 +73,32 @@ def _apart(written: list[Owned], read: list[Owned]) -> bool:
     places = dict.fromkeys(place for place, _ in (*written, *read))
     if len(places) < 2:
         return True
+    patterns = {(place.shape, place.strides) for place in places}
+    axes_of = {p: {s: n for n, s in zip(*p, strict=True) if n > 1} for p in patterns}
     largest: dict[int, int] = {}
-    walked: list[tuple[Place, list[tuple[int, int]]]] = []
-    for place in places:
-        axes = [(s, n) for n, s in zip(place.shape, place.strides, strict=True) if n > 1]
-        if len({s for s, _ in axes}) < len(axes) or place.offset < 0:
+    for (shape, _), axes in axes_of.items():
+        if len(axes) < sum([n > 1 for n in shape]) or any(s <= 0 for s in axes):
             return False
-        for s, n in axes:
-            if s <= 0:
-                return False
+        for s, n in axes.items():
             largest[s] = max(n, largest.get(s, 1))
-        walked.append((place, axes))
     steps = sorted(largest, reverse=True)
-    limits = [outer // inner for outer, inner in pairwise(steps)]
+    limits = [0, *[outer // inner for outer, inner in pairwise(steps)]][: len(steps)]
     if any(outer % inner for outer, inner in pairwise(steps)):
         return False
+    digits = {
+        p: [(s, axes.get(s, 1), largest[s], limit) for s, limit in zip(steps, limits, strict=True)]
+        for p, axes in axes_of.items()
+    }
     cells: dict[tuple[int, ...], list[list[tuple[int, int]]]] = {}
-    for place, axes in walked:
-        sizes, rest = dict(axes), place.offset
-        box = []
-        for s in steps:
-            first, rest = divmod(rest, s)
-            box.append((first, first + sizes.get(s, 1)))
-        if any(end > limit for (_, end), limit in zip(box[1:], limits, strict=True)):
-            return False
-        box.append((rest, rest + 1))
-        spans = [range(a // largest[s], (b - 1) // largest[s] + 1) for (a, b), s in zip(box, steps)]  # noqa: B905
+    for place in places:
+        rest, box, near = place.offset, [], []
+        for step, n, most, limit in digits[place.shape, place.strides]:
+            first, rest = divmod(rest, step)
+            if limit and first + n > limit:
+                return False
+            box.append((first, first + n))
+            near.append((first // most, (first + n - 1) // most))
+        spans = [range(a, b + 1) for a, b in near]
         for cell in product(*spans):
             others = cells.setdefault((*cell, rest), [])
             if len(others) > _MOST:

@@ -33,12 +33,13 @@ class Trips:
 
     def begin(self) -> None:
         """Begin a trip."""
-        if not (self._parallel or any(loop._parallel for loop in self._open)):
-            return
-        if not self._open or self._open[-1] is not self:
-            if self._open:
-                self._open[-1]._look()
-            self._open.append(self)
+        open_loops = self._open
+        if not open_loops or open_loops[-1] is not self:
+            if not (self._parallel or any(loop._parallel for loop in open_loops)):
+                return
+            if open_loops:
+                open_loops[-1]._look()
+            open_loops.append(self)
         self._mark = len(self._builder.body)
 
     def end(self) -> None:
@@ -92,16 +93,26 @@ class Trips:
         for i in body[self._mark :]:
             if type(i) is not Instruction or i.form.broken:
                 continue
-            for view in i.written():
-                if view.storage.id < older and view.dynamic is None and not _adds(i, view):
-                    self._now[Place.of(view)] = i
+            for k in i.form.writes:
+                value = i.args[k]
+                for view in value if type(value) is tuple else (value,):
+                    if view.storage.id < older and view.dynamic is None and not _adds(i, view):
+                        self._now[Place.of(view)] = i
         self._mark = len(body)
 
 
 def _adds(i: Instruction, view: NkiTensor) -> bool:
     """Tell whether an instruction reads the place that it writes, as sums do."""
-    reads = [read for read in i.read() if read.storage is view.storage]
-    return bool(reads) and Place.of(view) in map(Place.of, reads)
+    storage, offset, shape, strides = view.storage, view.offset, view.shape, view.strides
+    for read in i.read():
+        if (
+            read.storage is storage
+            and read.offset == offset
+            and read.shape == shape
+            and read.strides == strides
+        ):
+            return True
+    return False
 
 
 def _error(loop: str, i: Instruction) -> OutputDependency:

@@ -35,7 +35,7 @@ def new(shape: Sequence[int], dtype: DType, buffer: MemoryRegion = SBUF, name: s
     """Return a tile of a new tensor on the chip."""
     if type(shape) is not tuple or len(shape) < 2:
         shape = (*map(int, shape), *(1,) * (len(shape) == 1))
-    return Tile(current().allocate(shape, dtype, buffer, name))
+    return Tile(current().fresh(shape, dtype, buffer, name))
 
 
 def each(
@@ -53,7 +53,7 @@ def each(
         shape: what the mask is about; by default the result.
     """
     if mask is None:
-        current().result = out.base.storage
+        out.base.storage.owner.result = out.base.storage
         i = emit(None)
         if type(i) is Instruction:
             out.made = (i,)

@@ -34,6 +34,7 @@ from nki_lab.beta1.results import column, mark, new, on_chip, part
 from nki_lab.beta1.tile import Tile
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, WrongCall, WrongOperand
+from nki_lab.ir.building.builder import current
 from nki_lab.ir.definition.instruction import BINDER
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.selection import FP32_MIN
@@ -206,6 +207,8 @@ def call(row: Row, given: tuple[Any, ...], mask: Any, dtype: Any, others: Argume
     grid = over.shape
     made = []
     places: list[Box | None] = []
+    if mask is None and not row.into:
+        current().result = out.base.storage
     for box in [None] if mask is None else boxes(mask, grid):
         to = box if box is None or row.place is None else row.place(box, out.shape)
         if to in places:

@@ -131,12 +131,14 @@ class Tile:
     @property
     def on_chip(self) -> bool:
         """Whether it is in SBUF or PSUM."""
-        return self.base.buffer.on_chip
+        base = self.base
+        return base.storage.on_chip if type(base) is NkiTensor else base.buffer.on_chip
 
     @property
     def in_psum(self) -> bool:
         """Whether it is in PSUM."""
-        return self.base.buffer is PSUM
+        base = self.base
+        return (base.storage if type(base) is NkiTensor else base).buffer is PSUM
 
     @property
     def name(self) -> str:
@@ -306,9 +308,13 @@ class Tile:
 
     def read(self, box: Box | None = None) -> NkiTensor:
         """Return what instructions read: all of the tile, or a box of it; an error where that is outside its tensor."""
-        view = self.target(box)
-        if self.zeros is not None:
-            self.zeros.settle(view)
+        base, zeros = self.base, self.zeros
+        if box is None and self.axes is None is self.only and type(base) is NkiTensor:
+            view = base
+        else:
+            view = self.target(box)
+        if zeros is not None:
+            zeros.settle(view)
         return view
 
     def target(self, box: Box | None = None) -> NkiTensor:
@@ -388,7 +394,16 @@ class Tile:
 
     def __setitem__(self, key: Any, value: Any) -> None:
         temporary = getrefcount(value) <= _TEMPORARY_SET
-        _MEANING["assign"](self[key], value, temporary)
+        base = self.base
+        if (
+            key is ...
+            and type(base) is NkiTensor
+            and base.dynamic is None is self.axes is self.only
+        ):
+            part = self
+        else:
+            part = self[key]
+        _MEANING["assign"](part, value, temporary)
 
 
 def _augmented(name: str) -> Callable[..., Any]:

@@ -160,10 +160,14 @@ def _retargeted(target: NkiTensor, value: Tile, **changes: Any) -> bool:
 
 def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
     """Let an instruction write into a target instead; return whether it does."""
-    if i.args[i.definition.position["dst"]].shape != target.shape:
+    definition, args = i.definition, i.args
+    dst = args[definition.position["dst"]]
+    if dst.shape != target.shape:
         return False
     try:
-        moves = i.definition in (tensor_copy, dma_copy) and i.src.dtype is i.dst.dtype
+        moves = (definition is tensor_copy or definition is dma_copy) and args[
+            definition.position["src"]
+        ].dtype is dst.dtype
         current().retarget(i, target, moves, **changes)
     except InstructionError:
         return False

@@ -84,7 +84,8 @@ class Dialect:
         for module in self.namespaces():
             members.add(id(module))
             space = vars(module)
-            members.update(id(space[n]) for n in space.get("__all__", ()) if n in space)
+            members.update(map(id, map(space.get, space.get("__all__", ()))))
+        members.discard(id(None))  # of names that are not there
         return members
 
 

@@ -54,7 +54,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
     _check_bounds("dynamic_range", lower, upper, step)
     builder = current()
     frame = sys._getframe(1)
-    loop = find_loop(frame.f_code, position_of(frame), ast.For)
+    loop = find_loop(frame.f_code, position_of(frame.f_code, frame.f_lasti), ast.For)
     if loop is not None:
         check_body(loop, frame.f_code)
     builder.meet_form("dynamic_range", "nl.dynamic_range")

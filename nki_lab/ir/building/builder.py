@@ -171,6 +171,7 @@ class Builder(Findings):
         self.result: Storage | None = None
         self.errors: list[NkiError] = []
         self._names: dict[str, int] = {}
+        self._shapes: set[tuple[int, ...]] = set()  # of results that were created
         self._given: set[str] = set()  # names that the author gave to tensors
         self._stacks: dict[tuple[int, ...], Stack] = {}
         self.met: dict[CodeType, tuple[dict[str, Any], Stack]] = {}
@@ -282,16 +283,34 @@ class Builder(Findings):
                 f"name must be a string, found {type(name).__name__}",
                 help="write name='weights', or leave it out",
             )
-        storage = Storage(
-            len(self.storages), self._unique(name or self._variable(stack)), sizes, element, space,
-            address=place, origin=origin, data=data, stack=stack, owner=self, loop=self.loop,
-            named=bool(name),
-        )  # fmt: skip
-        self.storages.append(storage)
-        self._allocated = self._count
+        storage = self._stored(sizes, element, space, name, stack)
+        storage.address, storage.origin, storage.data = place, origin, data
         if not space.on_chip:
             self._count_hbm(storage)
         return NkiTensor._make(storage, sizes, contiguous_strides(sizes), 0, element)
+
+    def fresh(
+        self, shape: tuple[int, ...], dtype: DType, space: MemoryRegion, name: str = ""
+    ) -> NkiTensor:
+        """Create a tensor on the chip for a result, as `allocate` does; its shape holds integers."""
+        if shape not in self._shapes:
+            made = self.allocate(shape, dtype, space, name)
+            self._shapes.add(shape)
+            return made
+        storage = self._stored(shape, dtype, space, name, self.stack())
+        return NkiTensor._make(storage, shape, contiguous_strides(shape), 0, dtype)
+
+    def _stored(
+        self, sizes: tuple[int, ...], dtype: DType, space: MemoryRegion, name: str, stack: Stack
+    ) -> Storage:
+        storages, outer = self.storages, self._outer
+        storage = Storage(
+            len(storages), self._unique(name or self._variable(stack)), sizes, dtype, space,
+            stack=stack, owner=self, loop=outer[-1][1].number if outer else 0, named=bool(name),
+        )  # fmt: skip
+        storages.append(storage)
+        self._allocated = self._count
+        return storage
 
     def _count_hbm(self, storage: Storage) -> None:
         self._hbm_bytes += storage.nbytes
@@ -304,12 +323,17 @@ class Builder(Findings):
             )
 
     def _unique(self, name: str) -> str:
-        seen, candidate = self._names.get(name, 0), name
-        while candidate in self._names:
+        names = self._names
+        seen = names.get(name)
+        if seen is None:
+            names[name] = 0
+            return name
+        candidate = name
+        while candidate in names:
             seen += 1
             candidate = f"{name}.{seen}"
-        self._names[name] = seen
-        self._names.setdefault(candidate, 0)
+        names[name] = seen
+        names[candidate] = 0
         return candidate
 
     def note_name(self, name: str) -> None:

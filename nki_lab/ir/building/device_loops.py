@@ -24,7 +24,7 @@ Position = tuple[int | None, int | None, int | None, int | None]
 
 def while_test(builder: Any, register: Register, frame: FrameType) -> bool | None:
     """Answer the test of a register in a frame: True opens the device loop, False closes it; None for other tests."""
-    position = position_of(frame)
+    position = position_of(frame.f_code, frame.f_lasti)
     loop = find_loop(frame.f_code, position, ast.While)
     if loop is None:
         return None
@@ -46,10 +46,9 @@ def while_test(builder: Any, register: Register, frame: FrameType) -> bool | Non
     return True
 
 
-def position_of(frame: FrameType) -> Position:
-    """Return the place in the text that a frame is evaluating."""
-    positions = list(frame.f_code.co_positions())
-    return positions[frame.f_lasti // 2]
+def position_of(code: CodeType, offset: int) -> Position:
+    """Return the place in the text of an instruction of a code object."""
+    return list(code.co_positions())[offset // 2]
 
 
 def find_loop(code: CodeType, position: Position, kind: type[ast.AST]) -> Any:
@@ -123,7 +122,7 @@ def _leaving(body: list[Any], inner: bool = False) -> Any:
 
 def loops_for_ever(frame: FrameType) -> bool:
     """Tell whether what a frame asks for is the test of a `while` that nothing in its body can end."""
-    loop = find_loop(frame.f_code, position_of(frame), ast.While)
+    loop = find_loop(frame.f_code, position_of(frame.f_code, frame.f_lasti), ast.While)
     if loop is None:
         return False
     inside = [node for statement in loop.body for node in ast.walk(statement)]

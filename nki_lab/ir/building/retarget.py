@@ -7,7 +7,7 @@ from typing import Any
 
 from nki_lab.dtypes import float32
 from nki_lab.errors import InstructionError
-from nki_lab.ir.definition.instruction import Instruction
+from nki_lab.ir.definition.instruction import Form, Instruction
 from nki_lab.ir.definition.operands import Order
 from nki_lab.ir.definition.rule_errors import rule_error
 from nki_lab.ir.program.nodes import Loop
@@ -44,6 +44,12 @@ def retarget(
         InstructionError: this would compute something else, or break a rule of the instruction. Nothing has
             changed then, and a copy does what was meant.
     """
+    key = _key(i, dst, moves, changes)
+    form = None if key is None else builder.retargeted.get(key)
+    body = builder.body
+    if form is not None and body and body[-1] is i and _as_before(i, dst) and builder.watch is None:
+        _write(builder, i, dst, changes, form)
+        return
     # Only where dtypes differ it matters whether the result may be cast.
     casts = i.dst.dtype is not dst.dtype and (moves or (not changes and _computed(i)))
     obstacle = (
@@ -51,33 +57,53 @@ def retarget(
         if builder.watch is not None
         else obstacle_of(builder.body, i, dst, fresh, casts)
     )
-    form: Any = None
-    key: Any = None
-    args = i.args
-    if not obstacle:
-        args = i.with_args(dst=dst, **changes).args
-        key = _key(i, dst, moves, changes)
-        form = builder.retargeted.get(key)
     if form is None and not obstacle:
-        formed = builder.formed(i.definition, args, 4)
-        if formed.form.broken:
-            raise rule_error(formed.form.broken[0], formed)
+        formed = builder.formed(i.definition, i.with_args(dst=dst, **changes).args, 4)
+        form = formed.form
+        if form.broken:
+            raise rule_error(form.broken[0], formed)
         numerics = i.definition.numerics
         if not moves and numerics is not None and numerics(i) != numerics(formed):
             obstacle = "it would compute in other types"
-        args, form = formed.args, formed.form
     if obstacle:
         raise InstructionError(
             f"{i.definition.name} cannot write into {dst.describe()} instead: {obstacle}",
             stack=builder.stack(3),
             help="copy its result with nisa.tensor_copy, or nisa.dma_copy where HBM takes part",
         )
+    assert form is not None
     if key is not None:
         builder.retargeted[key] = form
-    i.dst.storage.owner = i
-    i.args, i.form = args, form
-    if i.form.remarks:
-        builder.remark(i.form.remarks, i)
+    _write(builder, i, dst, changes, form)
+
+
+def _as_before(i: Instruction, dst: NkiTensor) -> bool:
+    """Tell whether the last instruction can write into `dst` for sure, as one of its form can."""
+    at, form = i.definition.position["dst"], i.form
+    before = i.args[at]
+    storage = dst.storage
+    return (
+        before.shape == dst.shape
+        and at not in form.reads
+        and before.storage.origin == "temporary"
+        and before.storage is not storage
+        and not any(view.storage is storage and _blocks(i, view, dst) for view in i.read())
+    )
+
+
+def _write(
+    builder: Any, i: Instruction, dst: NkiTensor, changes: Mapping[str, Any], form: Form
+) -> None:
+    """Give an instruction another tensor to write into."""
+    position, args = i.definition.position, list(i.args)
+    at = position["dst"]
+    args[at].storage.owner = i
+    args[at] = dst
+    for name, value in changes.items():
+        args[position[name]] = value
+    i.args, i.form = tuple(args), form
+    if form.remarks:
+        builder.remark(form.remarks, i)
 
 
 def obstacle_of(
@@ -115,9 +141,7 @@ def obstacle_of(
     if before.shape != dst.shape or not (casts or before.dtype is dst.dtype):
         return f"its result is {before.describe()}"
     for view in i.read():
-        if may_meet(view, dst) and not (
-            _same_place(view, dst) and definition.order_of("dst") is Order.STREAM
-        ):
+        if _blocks(i, view, dst):
             return f"it reads {view.describe()}"
     if following and (dst.dynamic is not None or dst.storage.address is not None):
         return f"other instructions follow it, and the address of {dst.describe()} is not fixed by the compiler"
@@ -147,7 +171,7 @@ def _key(i: Instruction, dst: NkiTensor, moves: bool, changes: Mapping[str, Any]
         dst.dynamic is not None
         or storage.address is not None
         or storage.loop
-        or storage.owner is not i.dst.storage.owner
+        or storage.owner is not i.args[i.definition.position["dst"]].storage.owner
         or i.definition.identities
     ):
         return None
@@ -155,5 +179,8 @@ def _key(i: Instruction, dst: NkiTensor, moves: bool, changes: Mapping[str, Any]
     return i.form, storage.buffer, dst.dtype, dst.strides, first, moves, *changes.items()
 
 
-def _same_place(a: NkiTensor, b: NkiTensor) -> bool:
-    return (a.offset, a.strides) == (b.offset, b.strides) and a.dynamic is b.dynamic
+def _blocks(i: Instruction, view: NkiTensor, dst: NkiTensor) -> bool:
+    """Tell whether an instruction reads elements of `dst` that it would have overwritten before."""
+    if (view.offset, view.strides) == (dst.offset, dst.strides) and view.dynamic is dst.dynamic:
+        return i.definition.order_of("dst") is not Order.STREAM and may_meet(view, dst)
+    return may_meet(view, dst)

@@ -349,6 +349,7 @@ class Definition:
     params: tuple[str, ...]
     position: dict[str, int]
     facets: dict[str, Facet] = field(default_factory=dict)
+    _orders: dict[str, Order] = field(default_factory=dict)  # by result
 
     def __post_init__(self) -> None:
         self.__name__ = self.name
@@ -433,6 +434,12 @@ class Definition:
 
     def order_of(self, result: str) -> Order:
         """Return in which order elements are read and a result is written, by the name of the operand."""
+        order = self._orders.get(result)
+        if order is None:
+            order = self._orders[result] = self._order_of(result)
+        return order
+
+    def _order_of(self, result: str) -> Order:
         if self.operands[result].shape is Shape.VECTOR:
             return Order.LAST
         order = self.order.get(result) if isinstance(self.order, Mapping) else self.order
