@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -42,16 +43,14 @@ def together(x: Tile, y: Tile, partitions: bool = True) -> tuple[Tile, Tile, tup
     """
     if x.ndim != y.ndim:
         x, y = aligned(x, y)
-    if x.shape != y.shape and any(
-        a != b and 1 not in (a, b) for a, b in zip(x.shape, y.shape, strict=True)
-    ):
+    shape = x.shape if x.shape == y.shape else _shape_of_both(x.shape, y.shape)
+    if not shape:
         partitions_differ = x.shape[0] != y.shape[0] and 1 not in (x.shape[0], y.shape[0])
         raise ViewError(
             f"{x.describe()} and {y.describe()} do not have one shape, and cannot be repeated to have one",
             notes=[older("err_num_partition_mismatch")] if partitions_differ else (),
             help="axes of size 1 are repeated; take parts of one shape, such as t[0:64, 0:32]",
         )
-    shape = common_shape(x.shape, y.shape) if x.shape != y.shape else x.shape
     if x.shape[0] != y.shape[0]:
         if not partitions:
             raise ViewError(
@@ -61,6 +60,13 @@ def together(x: Tile, y: Tile, partitions: bool = True) -> tuple[Tile, Tile, tup
             )
         x, y = across(x, shape[0]), across(y, shape[0])
     return x, y, shape
+
+
+@lru_cache(maxsize=4096)
+def _shape_of_both(first: tuple[int, ...], other: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of two tiles whose axes of size 1 are repeated; () where others differ."""
+    fit = all(a == b or 1 in (a, b) for a, b in zip(first, other, strict=True))
+    return common_shape(first, other) if fit else ()
 
 
 def across(x: Tile, partitions: int) -> Tile:

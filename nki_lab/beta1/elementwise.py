@@ -49,7 +49,8 @@ def result_dtype(name: str, x: Any, y: Any, dtype: Any) -> DType:
         return dtype_named(dtype)
     if name in COMPARISONS:
         return bool_
-    a, b = (v.dtype if isinstance(v, Tile) else number_dtype(v) for v in (x, y))
+    a = x.dtype if isinstance(x, Tile) else number_dtype(x)
+    b = y.dtype if isinstance(y, Tile) else number_dtype(y)
     both = promoted(a, b)
     if not both.is_float:
         check_integers(name, x, y)

@@ -58,7 +58,7 @@ class Mask:
             compared with 0; None for what joins several.
     """
 
-    __slots__ = ("cases", "relation")
+    __slots__ = ("cases", "relation", "_left")
     __array_ufunc__ = None
 
     def __init__(
@@ -66,6 +66,8 @@ class Mask:
     ) -> None:
         self.cases = cases
         self.relation = relation
+        #: The shape of the last access, and the boxes that are left of it.
+        self._left: tuple[Sequence[int], list[Box]] | None = None
 
     @classmethod
     def of(cls, term: Term) -> Mask:
@@ -274,6 +276,8 @@ def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
             notes=[older("err_ambiguous_tensor_truth_value")],
             help="join masks with &, each comparison in brackets: (a < b) & (c < d)",
         )
+    if type(mask) is Mask and mask._left is not None and mask._left[0] == shape:
+        return mask._left[1]
     everywhere = whole(shape)
     if mask is None or mask is True:
         return [everywhere]
@@ -295,6 +299,7 @@ def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
                     f"a mask leaves more than {limit} boxes of an access of {list(shape)}: each takes an instruction",
                     help="compare one axis at a time; for a triangle use nisa.affine_select or nl.where",
                 )
+    mask._left = shape, result
     return result
 
 

@@ -12,6 +12,7 @@ A function of tiles does this:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import isfinite
 from typing import Any
 
@@ -52,20 +53,21 @@ def each(
         emit: emits the instruction for a box, and returns it.
         shape: what the mask is about; by default the result.
     """
-    if mask is None:
+    covered = None
+    if mask is not None:
+        covered = boxes(mask, out.shape if shape is None else shape)
+        if len(covered) == 1 and covered[0] == whole(out.shape):
+            covered = None
+    if covered is None:
         out.base.storage.owner.result = out.base.storage
         i = emit(None)
         if type(i) is Instruction:
             out.made = (i,)
         return out
-    covered = boxes(mask, out.shape if shape is None else shape)
-    made = tuple(emit(box) for box in covered)
+    made = tuple([emit(box) for box in covered])
     if shape is None or tuple(shape) == out.shape:
         out.made, out.covers = made, covered
-        if covered == [whole(out.shape)]:
-            out.covers = None
-        else:
-            mark(made)
+        mark(made)
     return out
 
 
@@ -86,10 +88,15 @@ def part(operand: Any, box: Box | None, shape: tuple[int, ...]) -> Any:
         return operand
     if box is None:
         return spread(operand.read(), shape)
-    cut = tuple(
-        (0, 1) if n == 1 else ab for n, ab in zip(operand.shape, box[-operand.ndim :], strict=True)
-    )
-    return spread(operand.read(cut), tuple(b - a for a, b in box))
+    cut, sizes = _cut(operand.shape, box)
+    return spread(operand.read(cut), sizes)
+
+
+@lru_cache(maxsize=4096)
+def _cut(shape: tuple[int, ...], box: Box) -> tuple[Box, tuple[int, ...]]:
+    """Return the box of an operand that takes part in a box of a result, and the shape of that box."""
+    cut = [(0, 1) if n == 1 else ab for n, ab in zip(shape, box[-len(shape) :], strict=True)]
+    return tuple(cut), tuple([b - a for a, b in box])
 
 
 def spread(view: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
