@@ -172,7 +172,11 @@ def _block(
     fill: int | float | None,
     address: tuple[int, int] | None = None,
 ) -> Tile:
-    tensor = current().allocate(sizes, dtype, memory, name, address=address)
+    builder = current()
+    if name or address is not None:
+        tensor = builder.allocate(sizes, dtype, memory, name, address=address)
+    else:
+        tensor = builder.fresh(sizes, dtype, memory)
     if memory is PSUM and not fill:
         return Tile(tensor, zeros=Zeros(fill is not None))
     if fill is not None:

@@ -456,7 +456,7 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
     It is what `positions` and `accessed` give, remembered for keys that differ in where they start only, as those in
     the trips of a loop do.
     """
-    entries = key if isinstance(key, tuple) else (key,)
+    entries = key if type(key) is tuple or isinstance(key, tuple) else (key,)
     if view.dynamic is not None:
         return None
     sizes = view.shape
@@ -510,7 +510,7 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
     if len(starts) < rank:
         starts += [0] * (rank - len(starts))
     offset = view.offset
-    for start, (first, end, stride) in zip(starts, places, strict=True):
+    for start, (first, end, stride) in zip(starts, places):  # noqa: B905
         if not first <= start < end:
             return None
         offset += start * stride

@@ -73,8 +73,8 @@ def nc_matmul(
         "is_stationary_onezero": bool(is_stationary_onezero),
         "is_moving_onezero": bool(is_moving_onezero),
         "is_transpose": bool(is_transpose),
-        "tile_position": tuple(int(n) for n in tile_position),
-        "tile_size": tuple(int(n) for n in tile_size),
+        "tile_position": tuple(map(int, tile_position)),
+        "tile_size": tuple(map(int, tile_size)),
         "accumulate": False,
         "perf_mode": mode,
     }

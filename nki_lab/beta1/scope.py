@@ -55,10 +55,11 @@ def check_scopes(builder: Builder, program: Program) -> None:
         if type(i) is not Instruction:
             continue
         for value in i.args:
-            if type(value) is not NkiTensor or value.storage.id not in ended:
+            if type(value) is not NkiTensor:
                 continue
-            storage, scope = value.storage, ended[value.storage.id]
-            if at < scope.at or not storage.on_chip:
+            storage = value.storage
+            scope = ended.get(storage.id)
+            if scope is None or at < scope.at or not storage.on_chip:
                 continue
             place = Span.of(i.stack[0]), storage.name.partition(".")[0]
             if place not in told:

@@ -18,6 +18,7 @@ from nki_lab.beta1.results import copied, filled, on_chip, spread
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.errors import InstructionError, NotModelled, ViewError
 from nki_lab.ir.building.builder import current
+from nki_lab.ir.building.retarget import retarget_again
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
@@ -33,9 +34,9 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
         value: a tile, or a number.
         temporary: nothing but the assignment holds the value.
     """
-    if isinstance(value, OverTrips):
+    if type(value) is OverTrips:
         value, temporary = _over_trips(t, value), not value.first
-    if not isinstance(value, Tile):
+    if type(value) is not Tile:
         if t.on_chip:
             filled(_written(t), value)
         else:
@@ -52,7 +53,8 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
     if value.covers is not None and value.shape == t.shape:
         _assign_boxes(t, value, temporary)
         return
-    value = _fitted(value, t.shape)
+    if value.shape != t.shape:
+        value = _fitted(value, t.shape)
     if temporary and value.shape == t.shape and _retargeted(_written(t), value):
         return
     source = on_chip(value, "t[...] = value", "value")
@@ -80,7 +82,7 @@ def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
     for at, box in enumerate(value.covers):
         target = _written(t, box)
         target.storage.masked = True
-        if not (known and _fits(target, value) and _retargets(value.made[at], target)):
+        if not (known and _retargets(value.made[at], target)):
             value.base.storage.owner = current()  # the other boxes of the value are still there
             if temporary:
                 _name_rounded(value, target)
@@ -116,14 +118,9 @@ def _same(t: Tile, value: Tile) -> bool:
     if value is t:
         return True
     a, b = t.base, value.base
-    if (
-        t.axes is not None
-        or value.axes is not None
-        or not isinstance(a, NkiTensor)
-        or not isinstance(b, NkiTensor)
-    ):
+    if type(a) is not NkiTensor or type(b) is not NkiTensor or a.storage is not b.storage:
         return False
-    return a.storage is b.storage and (a.offset, a.shape, a.strides, a.dtype) == (
+    return t.axes is None is value.axes and (a.offset, a.shape, a.strides, a.dtype) == (
         b.offset, b.shape, b.strides, b.dtype,
     )  # fmt: skip
 
@@ -143,32 +140,25 @@ def _with_made(tile: Tile, value: Tile) -> Tile:
     return tile
 
 
-def _fits(target: NkiTensor, value: Tile) -> bool:
-    """Tell whether the instruction that made a value reaches the memory of the target."""
-    if not value.made:
-        return False
-    operand = value.made[0].definition.operands.get("dst")
-    return operand is not None and target.storage.buffer in operand.spaces
-
-
 def _retargeted(target: NkiTensor, value: Tile, **changes: Any) -> bool:
     """Let the one instruction that made a value write into a target; return whether it does."""
-    if len(value.made) != 1 or not _fits(target, value):
-        return False
-    return _retargets(value.made[0], target, **changes)
+    return len(value.made) == 1 and _retargets(value.made[0], target, **changes)
 
 
 def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
     """Let an instruction write into a target instead; return whether it does."""
-    definition, args = i.definition, i.args
-    dst = args[definition.position["dst"]]
-    if dst.shape != target.shape:
+    definition, args, builder = i.definition, i.args, current()
+    at = definition.position.get("dst")
+    if at is None or args[at].shape != target.shape:
+        return False
+    moves = definition is tensor_copy or definition is dma_copy
+    moves = moves and args[definition.position["src"]].dtype is args[at].dtype
+    if retarget_again(builder, i, target, changes, moves):
+        return True
+    if target.storage.buffer not in definition.operands["dst"].spaces:
         return False
     try:
-        moves = (definition is tensor_copy or definition is dma_copy) and args[
-            definition.position["src"]
-        ].dtype is dst.dtype
-        current().retarget(i, target, moves, **changes)
+        builder.retarget(i, target, moves, **changes)
     except InstructionError:
         return False
     return True
@@ -181,10 +171,11 @@ def _accumulated(t: Tile, product: Tile, box: Box | None) -> bool:
         t.zeros.settle(t.target())  # what the product leaves out must be zero
     if t.zeros is not None and t.zeros.set:
         return False
-    if product.shape != t.shape or not _retargeted(t.target(box), product, accumulate=accumulate):
+    target = t.target(box)
+    if product.shape != t.shape or not _retargeted(target, product, accumulate=accumulate):
         return False
     if t.zeros is not None:
-        t.zeros.write(t.target(box))
+        t.zeros.write(target)
     return True
 
 

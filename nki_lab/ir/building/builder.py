@@ -304,8 +304,9 @@ class Builder(Findings):
         self, sizes: tuple[int, ...], dtype: DType, space: MemoryRegion, name: str, stack: Stack
     ) -> Storage:
         storages, outer = self.storages, self._outer
+        called = name or self._assigned.get(id(stack)) or self._variable(stack)
         storage = Storage(
-            len(storages), self._unique(name or self._variable(stack)), sizes, dtype, space,
+            len(storages), self._unique(called), sizes, dtype, space,
             stack=stack, owner=self, loop=outer[-1][1].number if outer else 0, named=bool(name),
         )  # fmt: skip
         storages.append(storage)
@@ -383,7 +384,7 @@ class Builder(Findings):
         foreign: NkiTensor | None = None
         result, self.result = self.result, None
         stack: Stack | None = None
-        for value, keyed, default in zip(args, definition.keyed, definition.defaults, strict=True):
+        for value, keyed, default in zip(args, definition.keyed, definition.defaults):  # noqa: B905
             if value is default:
                 key.append(DEFAULT)
                 continue
@@ -463,7 +464,11 @@ class Builder(Findings):
         """Let an instruction write into `dst` instead of the tensor it was emitted for; see `retarget.retarget`."""
         fresh = self.storages[-1] if self._allocated == i.ident else None
         retarget(self, i, dst, changes, fresh, moves)
-        self._looked_at = 0  # for comparisons: the instruction may have been looked at
+        self.note_changed()
+
+    def note_changed(self) -> None:
+        """Note that an instruction was changed, which may have been looked at for comparisons."""
+        self._looked_at = 0
 
     def note_edges(self, later: Instruction, producers: Iterable[Instruction]) -> None:
         """Note where the author asked an instruction to wait for others."""

@@ -46,10 +46,6 @@ def retarget(
     """
     key = _key(i, dst, moves, changes)
     form = None if key is None else builder.retargeted.get(key)
-    body = builder.body
-    if form is not None and body and body[-1] is i and _as_before(i, dst) and builder.watch is None:
-        _write(builder, i, dst, changes, form)
-        return
     # Only where dtypes differ it matters whether the result may be cast.
     casts = i.dst.dtype is not dst.dtype and (moves or (not changes and _computed(i)))
     obstacle = (
@@ -77,18 +73,35 @@ def retarget(
     _write(builder, i, dst, changes, form)
 
 
-def _as_before(i: Instruction, dst: NkiTensor) -> bool:
-    """Tell whether the last instruction can write into `dst` for sure, as one of its form can."""
-    at, form = i.definition.position["dst"], i.form
-    before = i.args[at]
-    storage = dst.storage
-    return (
-        before.shape == dst.shape
-        and at not in form.reads
-        and before.storage.origin == "temporary"
-        and before.storage is not storage
-        and not any(view.storage is storage and _blocks(i, view, dst) for view in i.read())
-    )
+def retarget_again(
+    builder: Any, i: Instruction, dst: NkiTensor, changes: Mapping[str, Any], moves: bool
+) -> bool:
+    """Do what `retarget` does where `i` is the last instruction, and one of its form was retargeted so.
+
+    Returns whether it has: where it has not, `retarget` may.
+    """
+    body, at = builder.body, i.definition.position["dst"]
+    before, storage = i.args[at], dst.storage
+    if (
+        not body
+        or body[-1] is not i
+        or before.shape != dst.shape
+        or before.storage.origin != "temporary"
+        or before.storage is storage
+        or builder.watch is not None
+        or at in i.form.reads
+    ):
+        return False
+    key = _key(i, dst, moves, changes)
+    form = None if key is None else builder.retargeted.get(key)
+    if form is None:
+        return False
+    for view in i.read():
+        if view.storage is storage and _blocks(i, view, dst):
+            return False
+    _write(builder, i, dst, changes, form)
+    builder.note_changed()
+    return True
 
 
 def _write(
