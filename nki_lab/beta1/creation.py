@@ -34,7 +34,9 @@ class par_dim(int):  # the name that kernels write
 
     def __new__(cls, size: Any) -> par_dim:
         """Return the size; an error where it is no integer."""
-        return super().__new__(cls, integer(size, "nl.par_dim: the size of the partition axis"))
+        if type(size) is not int:
+            size = integer(size, "nl.par_dim: the size of the partition axis")
+        return super().__new__(cls, size)
 
 
 def ndarray(shape: Any, dtype: Any, *, buffer: Any = None, name: str = "", **kwargs: Any) -> Tile:

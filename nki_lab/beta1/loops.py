@@ -161,7 +161,7 @@ class _Range:
         before = {k: v for k, v in frame.f_locals.items() if k in text.carried and type(v) in _NUMBERS}  # fmt: skip
         try:
             for trip in _trips(self._values):
-                if not trip.first:
+                if before and not trip.first:
                     self._put_back(frame, before, text)
                 trips.begin()
                 yield trip
@@ -175,8 +175,6 @@ class _Range:
 
     def _put_back(self, frame: FrameType, before: dict[str, Any], text: _Text) -> None:
         """Give the numbers that a trip has carried on the values that they had before the loop."""
-        if not before:
-            return
         now = frame.f_locals
         changed = {k: v for k, v in before.items() if type(now.get(k)) in _NUMBERS and now[k] != v}
         for name, value in changed.items():

@@ -40,7 +40,7 @@ def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Til
             help="it is in SBUF or PSUM already: work on it, or copy it with nl.copy",
         )
     element = src.dtype if dtype is None else dtype_named(dtype)
-    return fetched(src, element, mask, **_bounds("load", kwargs))
+    return fetched(src, element, mask, **(_bounds("load", kwargs) if kwargs else {}))
 
 
 def _bounds(function: str, keywords: dict[str, Any]) -> dict[str, Any]:

@@ -39,16 +39,13 @@ def check_scopes(builder: Builder, program: Program) -> None:
     """Record an error for each line that uses a tensor of a loop that has ended."""
     if not program.scopes:
         return
-    ended: dict[int, Scope] = {}
-    for scope in program.scopes:  # those inside others end first
-        for number in range(scope.first, scope.end):
-            ended.setdefault(number, scope)
+    ended: list[Scope | None] = [None] * len(builder.storages)
+    for scope in reversed(program.scopes):  # those inside others end first, and count
+        ended[scope.first : scope.end] = [scope] * (scope.end - scope.first)
     # Blocks belong to where their tensor was declared.
     for number, tick in program.declared.items():
-        ended.pop(number, None)
         around = [s for s in program.scopes if s.began <= tick < s.ended]
-        if around:
-            ended[number] = around[0]
+        ended[number] = around[0] if around else None
     told: set[tuple[Span, str]] = set()
     first = min(scope.at for scope in program.scopes)
     for at, i in enumerate(builder.body[first:], first):
@@ -58,13 +55,13 @@ def check_scopes(builder: Builder, program: Program) -> None:
             if type(value) is not NkiTensor:
                 continue
             storage = value.storage
-            scope = ended.get(storage.id)
-            if scope is None or at < scope.at or not storage.on_chip:
+            last = ended[storage.id]
+            if last is None or at < last.at or not storage.on_chip:
                 continue
             place = Span.of(i.stack[0]), storage.name.partition(".")[0]
             if place not in told:
                 told.add(place)
-                builder.errors.append(_error(i, storage, scope))
+                builder.errors.append(_error(i, storage, last))
 
 
 def _error(i: Instruction, storage: Storage, scope: Scope) -> OutOfScope:
