@@ -44,7 +44,7 @@ BUDGETS = {
     "isa": 11_150,
     "language": 2_550,
     "magics": 3_000,
-    "migration": 4_700,
+    "migration": 5_150,
     "profiler": 6_850,
     "runtime": 4_450,
     "server": 450,
