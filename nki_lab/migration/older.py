@@ -381,7 +381,9 @@ class Older(Accesses):
             )
             return updated
         if access.sizes:
-            self.sizes[original], self.bases[original] = access.sizes, code_of(updated.value)
+            self.sizes[original] = access.sizes
+        if access.sizes and access.is_indexed:
+            self.bases[original] = code_of(updated.value)
             is_pattern = ".ap(pattern=" in access.text
             words = "one by slices" if not is_pattern else "an access pattern over the whole tensor"
             self.change(original, f"an access by index tensors is {words}")

@@ -50,11 +50,13 @@ class Access:
 
     Attributes:
         text: the whole expression.
-        sizes: of its axes.
+        sizes: of its axes; none where they are not known.
+        is_indexed: index tensors say it, so that bounds can cut it.
     """
 
     text: str
     sizes: list[str]
+    is_indexed: bool = True
 
 
 class Accesses(cst.CSTTransformer):
@@ -503,7 +505,7 @@ class Accesses(cst.CSTTransformer):
                 value = f"{value}[{text}]"
             entries, texts = entries[count:], texts[count:]
         if not texts or texts == ["..."]:
-            return Access(value, [])
+            return Access(value, [], is_indexed=False)
         base = {len(s.shape) for s in self.seen(node.value)}
         results = {len(s.shape) for s in self.seen(node)}
         rank = base.pop() - count if len(base) == 1 else len(entries)
@@ -514,7 +516,23 @@ class Accesses(cst.CSTTransformer):
             for k in reversed(integers):
                 if wanted > 0:
                     texts[k], wanted = f"{texts[k]}:{plus(texts[k], '1')}", wanted - 1
-        return Access(f"{value}[{', '.join(texts)}]", [])
+        return Access(f"{value}[{', '.join(texts)}]", _sizes(value, texts, rank), is_indexed=False)
+
+
+def _sizes(value: str, texts: list[str], rank: int) -> list[str]:
+    """Return the sizes of the part that slices and numbers select; none where the text does not tell."""
+    sizes = []
+    if (
+        "..." in texts
+        or "None" in texts
+        or any(text.count(":") > 1 or "-" in text for text in texts)
+    ):
+        return []
+    for k, text in enumerate([*texts, *[":"] * (rank - len(texts))]):
+        first, colon, last = (part.strip() for part in text.partition(":"))
+        if colon:
+            sizes.append(minus(last or f"{value}.shape[{k}]", first or "0"))
+    return sizes
 
 
 def bare(node: cst.CSTNode) -> str:

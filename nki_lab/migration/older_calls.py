@@ -34,6 +34,8 @@ from nki_lab.migration.older_sites import (
 )
 from nki_lab.migration.positions import Positions
 
+_PREDICATES = {"uint8", "uint16", "uint32"}
+
 
 def moved_call(r: Accesses, original: cst.Call, updated: cst.Call) -> cst.BaseExpression:
     """Return a call as it is written for today's NKI."""
@@ -90,6 +92,8 @@ def _instruction(site: Former) -> cst.BaseExpression:
                 and {s.dtype for s in r.seen(old)} != {"float32"}
             ):
                 text = f"{r.nl}.copy({text}, dtype={r.nl}.float32)"
+            if parameter == "predicate" and not {s.dtype for s in r.seen(old)} <= _PREDICATES:
+                text = f"{r.nl}.not_equal({text}, 0, dtype={r.nl}.uint8)"
             given[parameter] = text
     if site.member == "tensor_reduce" and {"data", "axis"} <= set(given):
         given["data"], given["axis"] = axes_last(site, "data", given["data"])

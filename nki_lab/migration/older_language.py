@@ -187,7 +187,7 @@ def binary(
             elif all(prod(a[1:]) == 1 < prod(b[1:]) and a[0] == b[0] for a, b in pairs):
                 return with_column(r, node, name, texts[::-1], seen[0], True, tiles, dtype, bounds)
             else:
-                texts = _repeated(r, texts, pairs)
+                texts = _repeated(r, texts, pairs, seen)
         if all(a.memory == b.memory == "psum" for a, b in zip(*seen, strict=False)):
             texts[1] = f"{r.nl}.copy({texts[1]})"
     default = [one.dtype for one in (seen[0] if of_tiles[0] else seen[1])]
@@ -228,13 +228,24 @@ def _rounded(
     return "multiply", [turned, texts[0]] if not of_tiles[0] else [texts[0], turned]
 
 
-def _repeated(r: Accesses, texts: list[str], pairs: list[tuple[Any, Any]]) -> list[str]:
+def _rows(r: Accesses, value: str, partitions: str, seen: list[Seen]) -> str:
+    """Return a row repeated on so many partitions: products of integers are in float32."""
+    dtypes = {one.dtype for one in seen}
+    is_whole = all("int" in one for one in dtypes) and len(dtypes) == 1
+    value = f"{r.nl}.copy({value}, dtype={r.nl}.float32)" if is_whole else value
+    value = f"{r.helper('repeat_row')}({value}, {partitions})"
+    return f"{r.nl}.copy({value}, dtype={r.nl}.{dtypes.pop()})" if is_whole else value
+
+
+def _repeated(
+    r: Accesses, texts: list[str], pairs: list[tuple[Any, Any]], seen: list[list[Seen]]
+) -> list[str]:
     """Return two tiles in one shape: rows by a product with ones, other axes in place."""
     texts = list(texts)
     for side in (0, 1):
         other = texts[1 - side]
         if all(p[side][0] == 1 < p[1 - side][0] for p in pairs):
-            texts[side] = f"{r.helper('repeat_row')}({texts[side]}, {other}.shape[0])"
+            texts[side] = _rows(r, texts[side], f"{other}.shape[0]", seen[side])
         for axis in range(1, len(pairs[0][0])):
             if all(p[side][axis] == 1 < p[1 - side][axis] for p in pairs):
                 texts[side] += f".broadcast({axis}, {other}.shape[{axis}])"
@@ -572,7 +583,7 @@ def spread(
         r.decide(node, "give the tile as many axes, then repeat those of size 1 with .broadcast")
         return expression_of(value)
     if any(a[0] == 1 < b[0] for a, b in pairs):
-        value = f"{r.helper('repeat_row')}({value}, {sizes[0]})"
+        value = _rows(r, value, sizes[0], r.seen(old))
     for axis in range(1, len(sizes)):
         if any(a[axis] == 1 < b[axis] for a, b in pairs):
             value += f".broadcast({axis}, {sizes[axis]})"

@@ -173,6 +173,14 @@ RULES = {
          "t = nisa.tensor_tensor(t[:, 5], u, op=nl.subtract)", "nl.store(out, t)"],
         "dst=t_1, data=u, op0=nl.subtract, operand0=nl.copy(t[:, 5:6], dtype=nl.float32), reverse0=True)", (24, 20),
     ),
+    "whole numbers": (
+        ["t = nl.load(a, dtype=nl.float32)", "i = nl.copy(nl.multiply(t, 9.0), dtype=nl.int32)",
+         "j = nl.broadcast_to(i[0:1, 0:20], shape=(24, 20))",
+         "p = nl.copy(t > 0.5, dtype=nl.float32)", "u = nisa.max8(src=t[:, 2:20])", "v = nisa.max8(src=t[:, :])",
+         "nisa.tensor_copy_predicated(src=nl.copy(j, dtype=nl.float32), dst=t, predicate=p)",
+         "nl.store(out, t)", "nl.store(out[:, 0:8], nl.subtract(u, v))"],
+        "predicate=nl.not_equal(p, 0, dtype=nl.uint8)", (24, 20),
+    ),
     "promotion": (
         ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
         "dtype=nl.float32", (24, 20),
