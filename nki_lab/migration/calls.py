@@ -21,7 +21,7 @@ from nki_lab.dtypes import DTYPES
 from nki_lab.ir.definition.instruction import Definition, Instruction, registry
 from nki_lab.isa.dma_transpose import TRANSPOSED
 from nki_lab.isa.former import CONVERTED, instead_of
-from nki_lab.migration.names import code_of, dotted_name
+from nki_lab.migration.names import cast_array, code_of, dotted_name
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.versions import (
@@ -506,6 +506,17 @@ def _become_compute(site: Site, operator: cst.BaseExpression, unique: Any) -> No
         site.set("unique_indices", unique)
     site.name = "nki.isa.dma_compute"
     site.function = site.rewriter.names.written(site.name)
+
+
+@_rule("nki.language.shared_constant")
+def _shared_constant(site: Site) -> None:
+    array = site.value("constant")
+    dtype = site.drop("dtype") if array is not None else None
+    if array is None or dtype is None:
+        return
+    if code_of(dtype) != "None":
+        site.set("constant", cast_array(array, code_of(dtype)))
+    site.change("`dtype` is that of the array")
 
 
 @_rule("register_move")

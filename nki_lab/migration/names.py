@@ -80,6 +80,13 @@ class Names:
         return cst.parse_expression(f"{local}{official.removeprefix(module)}")
 
 
+def cast_array(array: cst.BaseExpression, dtype: str) -> str:
+    """Return the text of an array in another dtype."""
+    simple = (cst.Name, cst.Call, cst.Attribute, cst.Subscript)
+    is_one = bool(array.lpar) or isinstance(array, simple)
+    return f"{code_of(array) if is_one else f'({code_of(array)})'}.astype({dtype})"
+
+
 def dotted_name(node: cst.CSTNode) -> str:
     """Return the name that an expression spells, such as "nisa.dge_mode"; "" for what is not just names."""
     if isinstance(node, cst.Name):

@@ -34,11 +34,14 @@ class _Loops(cst.CSTTransformer):
     ) -> cst.FunctionDef:  # type: ignore[override]
         name = original.name.value
         body = list(updated.body.body)
+        if name in self.grids:  # asking for their number needs no loop
+            body = [s.visit(_Numbers(self.nl)) if self._asks_number(s) else s for s in body]  # type: ignore[misc]
         uses = [n for n, s in enumerate(body) if self._calls(s)]
         if not uses:
-            if name in self.grids:
-                return self._with_parameter(updated, self.grids[name])
-            return updated
+            if name not in self.grids:
+                return updated
+            updated = updated.with_changes(body=updated.body.with_changes(body=body))
+            return self._with_parameter(updated, self.grids[name])
         if name not in self.grids:
             self.undecided.append(
                 f"`{name}` asks for its program: give it the number as an argument"
@@ -77,6 +80,11 @@ class _Loops(cst.CSTTransformer):
             params=function.params.with_changes(params=[*function.params.params, parameter])
         )
 
+    def _asks_number(self, node: cst.CSTNode) -> bool:
+        return not self._calls(node) and f"{self.nl}.program_ndim" in {
+            dotted_name(c.func) for c in m.findall(node, m.Call()) if isinstance(c, cst.Call)
+        }
+
     def _calls(self, node: cst.CSTNode) -> bool:
         names = {f"{self.nl}.program_id", f"{self.nl}.num_programs"}
         return any(
@@ -100,4 +108,6 @@ class _Numbers(cst.CSTTransformer):
             return cst.Name(f"program_{axis}")
         if name == f"{self.nl}.num_programs":
             return cst.parse_expression(f"grid[{axis}]")
+        if name == f"{self.nl}.program_ndim":
+            return cst.parse_expression("len(grid)")
         return updated

@@ -15,7 +15,7 @@ import libcst.matchers as m
 import numpy as np
 
 from nki_lab import language
-from nki_lab.migration.names import code_of, dotted_name
+from nki_lab.migration.names import cast_array, code_of, dotted_name
 from nki_lab.migration.observed import TILE, Seen
 from nki_lab.migration.older_access import Accesses
 from nki_lab.migration.older_sites import (
@@ -410,6 +410,15 @@ def _memory(site: Former, buffer: cst.BaseExpression | None, name: str) -> str:
             r.change(site.original, "where the older compiler put a tile is left to today's")
         return f"{r.nl}.{official.split('.')[2]}"
     return site.text("buffer")
+
+
+@rule_for("language.shared_constant")
+def _shared_constant(site: Former) -> cst.BaseExpression:
+    array, dtype = site.arguments.get("constant"), dtype_argument(site)
+    if array is None:
+        return site.refuse("give the array")
+    text = cast_array(array[1], dtype) if dtype else code_of(array[1])
+    return expression_of(f"{site.rewriter.nl}.shared_constant({text})")
 
 
 @rule_for("language.par_dim")

@@ -181,6 +181,11 @@ RULES = {
          "nl.store(out, t)", "nl.store(out[:, 0:8], nl.subtract(u, v))"],
         "predicate=nl.not_equal(p, 0, dtype=nl.uint8)", (24, 20),
     ),
+    "constants": (
+        ["t = nl.load(a)", "ones = nl.load(nl.shared_constant(np.tri(24, 20, 3, dtype=np.int8), dtype=a.dtype))",
+         "nl.store(out, nl.multiply(t, ones))"],
+        "nl.shared_constant(np.tri(24, 20, 3, dtype=np.int8).astype(a.dtype))", (24, 20),
+    ),
     "promotion": (
         ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
         "dtype=nl.float32", (24, 20),
@@ -205,6 +210,7 @@ def test_rule(name, module, rng):
 def test_grid_becomes_loops(module, rng):
     file = module(
         "@nki.jit\ndef add(a, b):\n"
+        "    assert nl.program_ndim() == 2\n"
         f"    {OUT}\n"
         "    ix = nl.program_id(0) * 16 + nl.arange(16)[:, None]\n"
         "    iy = nl.program_id(1) * 8 + nl.arange(8)[None, :]\n"
@@ -221,6 +227,7 @@ def test_grid_becomes_loops(module, rng):
     assert "every bit of every result is equal" in done.output
     text = file.read_text()
     assert "def add(a, b, grid=(2, 3)):" in text
+    assert "    assert len(grid) == 2\n    out = nl.ndarray(" in text
     assert "for program_1 in range(grid[1]):" in text
     assert "add(a, -0.5 * a, grid=(2, 3))[0, 1]" in text
 

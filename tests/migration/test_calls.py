@@ -212,6 +212,8 @@ def test_every_argument_that_is_gone_has_a_rule():
         ("nisa.sendrecv(s, d, 1, 1, 0, use_gpsimd_dma=True)",
          "nisa.sendrecv(s, d, 1, 1, 0, dma_engine=nisa.dma_engine.gpsimd_dma)"),
         ("nisa.sendrecv(s, d, 1, 1, 0, False)", "nisa.sendrecv(s, d, 1, 1, 0, nisa.dma_engine.dma)"),
+        ("c = nl.shared_constant(x + 1, nl.bfloat16)", "c = nl.shared_constant((x + 1).astype(nl.bfloat16))"),
+        ("c = nl.shared_constant(np.eye(4), dtype=None)", "c = nl.shared_constant(np.eye(4))"),
         (
             "nisa.sendrecv(s, d, 1, 1, 0, use_gpsimd_dma=flag)",
             "nisa.sendrecv(s, d, 1, 1, 0, dma_engine=nisa.dma_engine.gpsimd_dma if flag else nisa.dma_engine.dma)",
@@ -223,7 +225,7 @@ def test_every_argument_that_is_gone_has_a_rule():
     ],
 )  # fmt: skip
 def test_what_needs_two_cores_or_ranks_is_moved(old, new):
-    head = "import nki.collectives as ncc\nimport nki.isa as nisa\n"
+    head = "import nki.collectives as ncc\nimport nki.isa as nisa\nimport nki.language as nl\n"
     moved = rewritten(f"{head}{old}\n", Facts(), version_named("0.2"), NEWEST)
     assert moved.text == f"{head}{new}\n"
     assert len(moved.changes) >= 1 and not moved.undecided
