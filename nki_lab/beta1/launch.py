@@ -57,7 +57,7 @@ def run(
         if programs is not None:
             programs.share(shared)
             programs.end(place)
-    check_text(builder)
+    check_text(builder, [tile.base.storage for tile in shared])
     if programs is not None:
         programs.close()
     check_all_placed(builder, results[0])

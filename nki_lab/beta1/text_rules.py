@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 import linecache
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple
@@ -165,8 +165,13 @@ class _Texts(dict[int, _Text]):
         return text
 
 
-def check_text(builder: Builder) -> None:
-    """Record the mistakes in the text of a kernel that its programs have shown."""
+def check_text(builder: Builder, shared: Sequence[Storage]) -> None:
+    """Record the mistakes in the text of a kernel that its programs have shown.
+
+    Args:
+        builder: its program.
+        shared: what the kernel makes in nl.shared_hbm; tensors in nl.hbm lie there, too.
+    """
     texts = _Texts()
     outliving: dict[int, list[tuple[Block, int, Storage]]] = {}
     checked: set[Stack] = set()  # a block that is unrolled makes a tensor in every pass
@@ -177,7 +182,7 @@ def check_text(builder: Builder) -> None:
         checked.add(storage.stack)
         if again and storage.buffer is SHARED_HBM:
             continue
-        if storage.buffer is SHARED_HBM:
+        if any(storage is one for one in shared):
             _check_shared(builder, storage, texts)
             continue
         if not again:

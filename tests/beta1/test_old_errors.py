@@ -76,6 +76,16 @@ def test_an_example_of_the_page_is_told_with_the_name_it_has_there(name):
     assert caught.value.code not in ("NKI109", "NKI113")
 
 
+def test_a_tensor_of_one_program_may_be_made_in_a_loop():
+    def right(t, x):
+        for _ in nl.sequential_range(2):
+            scratch = nl.ndarray(t.shape, t.dtype, buffer=nl.private_hbm)
+            nl.store(scratch, t + 1.0)
+            t[...] = nl.load(scratch)
+
+    np.testing.assert_array_equal(kernel_of(right)(X), X + np.float32(1) + np.float32(1))
+
+
 def test_columns_of_an_activation_have_the_dtypes_of_its_page():
     def right(t, x):
         t[...] = nisa.activation(
