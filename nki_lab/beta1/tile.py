@@ -160,7 +160,11 @@ class Tile:
             return True
         one = self.size == 1
         frame = sys._getframe(1)
-        if one and find_loop(frame.f_code, position_of(frame), ast.While) is not None:
+        if (
+            one
+            and find_loop(frame.f_code, position_of(frame.f_code, frame.f_lasti), ast.While)
+            is not None
+        ):
             code = "err_while_loop_requires_unconditional_entry"
         elif one:
             code = "err_dynamic_control_flow_not_supported"
