@@ -56,7 +56,8 @@ def _print_instructions() -> None:
 
 def _print_coverage() -> bool:
     """Print one line per module and kind of names, and what is missing; return whether nothing is."""
-    from nki_lab.api.official import API, coverage
+    from nki_lab.api.official import API, COMPLETE, IN_PART, coverage, states
+    from nki_lab.versions import NEWEST
 
     table = Table(box=None, pad_edge=False)
     table.add_column("module", no_wrap=True)
@@ -73,6 +74,12 @@ def _print_coverage() -> bool:
     console = _console()
     console.print(table)
     console.print(f"measured from {API['source']}")
+    listed = [s.state for s in states(NEWEST)]
+    complete, in_part = listed.count(COMPLETE), listed.count(IN_PART)
+    console.print(
+        f"NKI {NEWEST.name}: of {len(listed)} names {complete} are complete ({100 * complete // len(listed)} %), and"
+        f" {in_part} more can be used, but their pages were seen only in part: --nki {NEWEST.name} lists them"
+    )
     missing = [f"{c.module}.{name}" for c in counts for name in c.missing]
     if missing:
         console.print("missing: " + ", ".join(missing))

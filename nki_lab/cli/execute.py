@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated
@@ -27,7 +28,8 @@ def execute(
 ) -> None:
     """Run every cell of notebooks, without a browser.
 
-    The first cell that raises ends the command. Files stay as they are unless --write is given.
+    The first cell that raises ends the command. Files stay as they are unless --write is given; then they keep the
+    outputs up to that cell as well.
 
     nki-lab execute workshop/solutions/01_first_kernel.ipynb --report
     """
@@ -39,12 +41,16 @@ def execute(
 
     for path in notebooks:
         start = time.perf_counter()
-        executed = notebook_file.execute(path, timeout)
+        keep = partial(notebook_file.write, path=path) if write else None
+        executed = notebook_file.execute(path, timeout, keep)
         if write:
             notebook_file.write(executed.notebook, path)
         seconds = time.perf_counter() - start
         typer.echo(text_of([f"{path.name}: {executed.cells} cells ran in {seconds:.1f} s"]))
         if report:
             if not executed.report:
-                raise UsageError(f"{path.name}: no kernel ran, so there is nothing to report")
+                raise UsageError(
+                    f"{path.name}: no kernel ran, so there is nothing to report",
+                    help="leave --report out, or run a kernel with %%nki --run or by calling it",
+                )
             typer.echo(f"\n{executed.report}")

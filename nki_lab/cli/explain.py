@@ -6,7 +6,7 @@ from argparse import Namespace
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from nki_lab.cli.declared import with_options
 
@@ -22,12 +22,13 @@ class OptionsAreTopics(TyperCommand):
 @with_options("explain")
 def explain(
     options: Namespace,
+    context: typer.Context,
     topic: Annotated[
         str,
         typer.Argument(
             help="an error code (NKI203), instruction (nc_matmul), function of nki.language"
-            " (nl.softmax), method of a tensor (t.reshape), option (--show), magic (%nki), variable,"
-            " target, memory (psum) or engine"
+            " (nl.softmax), method of a tensor (t.reshape), option (--show), magic (%nki), command (migrate),"
+            " variable, target, memory (psum) or engine"
         ),
     ],
 ) -> None:
@@ -40,6 +41,25 @@ def explain(
     nki-lab explain --check
     """
     from nki_lab.choices import Choices
+    from nki_lab.errors import UnknownTopic
     from nki_lab.explain.pages import explain as page
 
-    typer.echo(page(topic, Choices.current().replace(target=options.target).chip))
+    is_command = _print_help(context, topic)
+    try:
+        typer.echo(page(topic, Choices.current().replace(target=options.target).chip))
+    except UnknownTopic:
+        if not is_command:
+            raise
+
+
+def _print_help(context: typer.Context, topic: str) -> bool:
+    """Print the help of the command that a topic names; return whether it names one."""
+    parent = context.parent
+    if parent is None or not isinstance(parent.command, TyperGroup):
+        return False
+    command = parent.command.commands.get(topic.strip().removeprefix("nki-lab "))
+    if command is None:
+        return False
+    with typer.Context(command, info_name=command.name, parent=parent) as inner:
+        typer.echo(command.get_help(inner).strip())  # rich prints by itself, and returns nothing
+    return True

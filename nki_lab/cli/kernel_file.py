@@ -72,7 +72,7 @@ def prepare_call(
         return KernelCall(saved, arguments, {"np": np, saved.__name__: saved, **arguments})
     file, colon, name = _split(place)
     module = load_file(Path(file))
-    kernel = find_kernel(module, name, file) if colon else _only_kernel(module, file)
+    kernel = find_kernel(module, name, file) if colon else _only_kernel(module, file, is_called)
     arguments = read_arguments(inputs, args, seed)
     if is_called:
         _check_names(kernel, arguments)
@@ -207,6 +207,11 @@ def _check_names(kernel: KernelFunction | CompiledFunction, arguments: dict[str,
                 help=close_matches(name, parameters),
             )
     for name, parameter in parameters.items():
+        if name == "self" and name not in arguments:
+            raise UnknownOption(
+                f"{kernel.__name__} is a method: it needs an object of its class",
+                help=f"call it by an expression: --run '{_of_object(kernel)}(...)'",
+            )
         variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
         if parameter.default is parameter.empty and not variadic and name not in arguments:
             raise UnknownOption(
@@ -214,6 +219,12 @@ def _check_names(kernel: KernelFunction | CompiledFunction, arguments: dict[str,
                 notes=(shown,),
                 help=f"give an array, --input {name}=randn:128x512:f32, or a value, --arg {name}=3",
             )
+
+
+def _of_object(kernel: KernelFunction | CompiledFunction) -> str:
+    name = kernel.func.__qualname__ if isinstance(kernel, KernelFunction) else kernel.__name__
+    owner, _, method = name.rpartition(".")
+    return f"{owner or 'CLASS'}().{method}"
 
 
 def _functions(module: ModuleType) -> list[str]:
@@ -224,28 +235,41 @@ def _functions(module: ModuleType) -> list[str]:
     ]
 
 
-def _kernels(module: ModuleType) -> list[str]:
-    return [name for name, value in vars(module).items() if isinstance(value, KernelFunction)]
+def _kernels(module: ModuleType) -> dict[str, KernelFunction]:
+    """Return the kernels of a file by name; those of a class are `Class.kernel`."""
+    spaces: list[tuple[str, Any]] = [("", module)]
+    spaces += [
+        (f"{name}.", value)
+        for name, value in vars(module).items()
+        if isinstance(value, type) and value.__module__ == module.__name__
+    ]
+    return {
+        f"{prefix}{name}": kernel
+        for prefix, space in spaces
+        for name, value in vars(space).items()
+        if isinstance(kernel := getattr(value, "__func__", value), KernelFunction)
+    }
 
 
-def _only_kernel(module: ModuleType, file: str) -> KernelFunction:
-    names = _kernels(module)
-    if not names:
+def _only_kernel(module: ModuleType, file: str, is_called: bool) -> KernelFunction:
+    kernels = _kernels(module)
+    if not kernels:
         raise NoKernel(
-            f"{file} holds no kernel at its outermost level",
+            f"{file} holds no kernel",
             help=f"write @nki.jit above the function, or name the function: {file}:FUNCTION",
         )
-    if len(names) > 1:
+    if len(kernels) > 1 and is_called:
         raise NoKernel(
-            f"{file} holds {len(names)} kernels: {', '.join(names)}",
-            help=f"name one: {file}:{names[0]}",
+            f"{file} holds {len(kernels)} kernels: {', '.join(kernels)}",
+            help=f"name one: {file}:{next(iter(kernels))}",
         )
-    return getattr(module, names[0])
+    return next(iter(kernels.values()))  # an expression calls the one it names
 
 
 def _split(place: str) -> tuple[str, str, str]:
-    """Return file, colon and name of FILE.py:KERNEL; the latter two are empty where it names a file only."""
-    return place.rpartition(":") if ".py:" in place else (place, "", "")
+    """Return file, colon and name of FILE.py:KERNEL or FILE.py::KERNEL; the latter two are empty for a file only."""
+    file, colon, name = place.rpartition(":") if ".py:" in place else (place, "", "")
+    return file.removesuffix(":"), colon, name
 
 
 def check_outputs(place: str, **outputs: Path | None) -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import Any
+from typing import IO, Any
 
 import nbformat
 
@@ -106,12 +107,14 @@ def read(path: Path) -> Any:
         raise BadFile(f"{path.name} is not a notebook: {reason}") from None
 
 
-def execute(path: Path, seconds: int) -> Executed:
+def execute(path: Path, seconds: int, keep: Callable[[Any], None] | None = None) -> Executed:
     """Run every cell of a notebook, in its folder, in a kernel of this Python.
 
     Args:
         path: the notebook; the file is not changed.
         seconds: time limit of each cell.
+        keep: takes the notebook where a cell fails, cleaned: that cell and those before it have their new outputs,
+            those behind it what they had.
 
     Raises:
         BadFile: the file is not a notebook.
@@ -121,9 +124,10 @@ def execute(path: Path, seconds: int) -> Executed:
     from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
 
     notebook = read(path)
-    for cell in notebook.cells:
-        if cell.cell_type == "code":
-            cell.outputs, cell.execution_count = [], None
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    stored = [cell.outputs for cell in code]
+    for cell in code:
+        cell.outputs, cell.execution_count = [], None
     notebook.cells.append(nbformat.v4.new_code_cell(_REPORT, id="report-of-the-last-run"))
     client = NotebookClient(
         notebook,
@@ -142,22 +146,38 @@ def execute(path: Path, seconds: int) -> Executed:
     with TemporaryFile("w+") as log:
         try:
             client.execute(stderr=log, env=unattended())
-        except CellExecutionError as error:
-            shown = _traceback(notebook) or f"{error.ename}: {error.evalue}"
-            number = sum(_has_run(cell) for cell in notebook.cells)
-            failed = UsageError(f"{path.name}: cell [{number}] raises {error.ename}")
-            failed.message += f"\n\n{shown}"  # a traceback has lines, which a message has not
+        except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+            failed = _failure(error, notebook, path.name, seconds, log)
+            if keep is not None:
+                notebook.cells.pop()
+                for cell, outputs in zip(code, stored, strict=True):
+                    if not (cell.outputs or _has_run(cell)):
+                        cell.outputs = outputs
+                clean(notebook)
+                keep(notebook)
             raise failed from None
-        except CellTimeoutError:
-            raise UsageError(f"{path.name}: a cell took more than {seconds} seconds") from None
-        except DeadKernelError:
-            log.seek(0)
-            raise UsageError(
-                f"{path.name}: the kernel died", notes=log.read().splitlines()[-_LAST_WORDS:]
-            ) from None
     last = notebook.cells.pop()
     clean(notebook)
     return Executed(notebook, "".join(output.text for output in last.outputs).strip())
+
+
+def _failure(error: Any, notebook: Any, name: str, seconds: int, log: IO[str]) -> UsageError:
+    """Return what a command says of a cell that raised, took too long or ended the kernel."""
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError
+
+    if isinstance(error, CellExecutionError):
+        shown = _traceback(notebook) or f"{error.ename}: {error.evalue}"
+        number = sum(_has_run(cell) for cell in notebook.cells)
+        failed = UsageError(f"{name}: cell [{number}] raises {error.ename}")
+        failed.message += f"\n\n{shown}"  # a traceback has lines, which a message has not
+        return failed
+    if isinstance(error, CellTimeoutError):
+        return UsageError(
+            f"{name}: a cell took more than {seconds} seconds",
+            help=f"give its cells more time: --timeout {10 * seconds}",
+        )
+    log.seek(0)
+    return UsageError(f"{name}: the kernel died", notes=log.read().splitlines()[-_LAST_WORDS:])
 
 
 def unattended() -> dict[str, str]:

@@ -156,7 +156,8 @@ def sendrecv_compute(src, dst, send_to_rank, recv_from_rank, reduce_op, name=Non
 
     `dst` gets `src` reduced with the other core's `src`, by the arithmetic of the DMA engines. The page was seen in
     part: that both tensors have one shape and dtype, as with sendrecv, and that elements are cast to float32 and
-    rounded once, as with dma_compute, is assumed.
+    rounded once, as with dma_compute, is assumed. So is that a core whose ranks are both its own reduces its tile with
+    itself. Ranks that do not name each other are an error.
 
     Source: nki/api/generated/nki.isa.sendrecv_compute.html.
     """

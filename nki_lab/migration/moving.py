@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.api.install import aliases
-from nki_lab.dialects import BETA1
+from nki_lab.dialects import BETA1, NKI
 from nki_lab.errors import (
     BadFile,
     BadSyntax,
@@ -194,7 +194,7 @@ def migrated(
         )
     with aliases():
         is_given = since is not None
-        is_older = _of_older_dialect(module.text)
+        is_older = BETA1.root in _imported_roots(module.text)
         if is_older and to is not NEWEST:
             raise UnknownOption(
                 f"to NKI {to.name}: kernels of {BETA1.title} are moved to NKI {NEWEST.name} only",
@@ -324,23 +324,35 @@ def _refuse_unseen(run: Result) -> None:
 
 def since_named(name: str | None, module: Module) -> Version | None:
     """Return the version that a module is said to be written for; None where it, or its imports, are to tell."""
-    if name == BETA1.option and not _of_older_dialect(module.text):
-        text = module.path.name if module.path is not None else "the cell"
+    roots = _imported_roots(module.text)
+    text = module.path.name if module.path is not None else "the cell"
+    if name == BETA1.option and BETA1.root not in roots:
         raise UnknownOption(
             f"`{name}` is neuronxcc.nki, which is not imported in {text}", help=_IMPORTS
         )
-    return None if name in (None, BETA1.option) else version_named(name)
+    if name in (None, BETA1.option):
+        return None
+    if BETA1.root in roots and NKI.root not in roots:
+        raise UnknownOption(
+            f"`{name}` is a version of nki, and {text} imports neuronxcc.nki",
+            help=f"write {BETA1.option} instead of {name}, or leave --from out: the imports tell",
+        )
+    return version_named(name)
 
 
-def _of_older_dialect(text: str) -> bool:
-    """Tell whether a text imports modules of the older dialect."""
+def _imported_roots(text: str) -> set[str]:
+    """Return the outermost packages that a text imports."""
     names: list[str] = []
-    for node in ast.walk(ast.parse(text)):
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:  # which the reader of the text tells with its line
+        return set()
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             names.append(node.module or "")
-    return any(name.partition(".")[0] == BETA1.root for name in names)
+    return {name.partition(".")[0] for name in names}
 
 
 def _mark(migration: Migration, error: NkiError, filename: str) -> None:

@@ -23,7 +23,10 @@ def elements_of(
         arrays: must be of this number and of these shapes and dtypes.
     """
     if len(arrays) != len(inputs):
-        raise KernelArgument(f"{name} takes {len(inputs)} arrays, found {len(arrays)}")
+        raise KernelArgument(
+            f"{name} takes {len(inputs)} arrays, found {len(arrays)}",
+            help=f"give one for each of {', '.join(s.name for s in inputs) or 'no parameter'}",
+        )
     for storage, array in zip(inputs, arrays, strict=True):
         if array.shape != storage.shape or array.dtype not in (
             storage.dtype.np,

@@ -11,11 +11,12 @@ import typer
 
 import nki_lab
 from nki_lab.api import isa
-from nki_lab.api.official import coverage
+from nki_lab.api.official import COMPLETE, IN_PART, coverage, states
 from nki_lab.cli import lab
 from nki_lab.cli.main import app
 from nki_lab.isa import registry
 from nki_lab.session.questions import all_options, options_of
+from nki_lab.versions import NEWEST
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
 
@@ -118,6 +119,13 @@ def test_explain_takes_options_magics_and_words(command, words, heading):
     assert command("explain", *words).stdout.startswith(f"{heading}")
 
 
+@pytest.mark.parametrize("topic", ["migrate", "nki-lab migrate", "lab"])
+def test_explain_shows_the_help_of_a_command(command, topic):
+    done = command("explain", topic)
+    assert done.exit_code == 0, done.output
+    assert f"{topic.removeprefix('nki-lab ')} [OPTIONS]" in done.stdout
+
+
 def test_explain_fails_on_what_is_not_known(command):
     done = command("explain", "nc_matmull")
     assert done.exit_code == 1
@@ -155,6 +163,14 @@ def test_the_coverage_is_printed_per_module_and_decides_the_exit_code(command, m
     assert total >= 52  # as in NKI 0.6
     assert ["nki.isa", "functions", f"{total}/{total}", "100", "%"] in lines
     assert ["nki.language", "functions", "107/107", "100", "%"] in lines
+    listed = [s.state for s in states(NEWEST)]
+    share = f"{100 * listed.count(COMPLETE) // len(listed)} %"
+    said = " ".join(done.stdout.split())
+    assert f"of {len(listed)} names {listed.count(COMPLETE)} are complete ({share}), and" in said
+    assert (
+        f"and {listed.count(IN_PART)} more can be used, but their pages were seen only in part"
+        in said
+    )
 
     monkeypatch.delitem(vars(isa), "max8")
     done = command("catalog", "--coverage")

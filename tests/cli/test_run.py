@@ -297,7 +297,7 @@ WRONG_FILES = [
     ("import sys\nsys.exit(3)\n", "k.py:k", "SystemExit: 3", "k.py, line 2"),
     ("import not_there\n", "k.py:k", "ModuleNotFoundError: No module named 'not_there'", "line 1"),
     ("k = 3\n", "k.py:k", "is not a kernel (its type is int)", "help"),
-    (HEAD, "k.py", "k.py holds no kernel at its outermost level", "write @nki.jit above"),
+    (HEAD, "k.py", "k.py holds no kernel", "write @nki.jit above"),
     (
         ADD + ADD.replace("def add", "def plus"),
         "k.py",
@@ -312,6 +312,57 @@ WRONG_FILES = [
         "line 7",
     ),
 ]
+
+
+IN_A_CLASS = (
+    HEAD
+    + """
+class Scale:
+    by = -3.0
+
+    @nki.jit
+    def kernel(x):
+        return scaled(x, 2.0)
+
+    @nki.jit
+    def method(self, x):
+        return scaled(x, self.by)
+
+
+def scaled(x, by):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=by)
+    nl.store(out, tile)
+    return out
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "by"),
+    [
+        (["k.py::Scale.kernel"], 2),
+        (["k.py:Scale.kernel"], 2),
+        (["k.py:Scale.kernel", "--run", "Scale.kernel(x)"], 2),
+        (["k.py", "--run", "Scale().method(x)"], -3),
+    ],
+)
+def test_a_kernel_in_a_class_is_run(command, write, words, by):
+    write("k.py", IN_A_CLASS)
+    done = command(
+        "run", *words, "--input", "x=arange:4x8", "--check", f"np.arange(32.0).reshape(4, 8) * {by}"
+    )
+    assert done.exit_code == 0, done.output
+    assert "matches: max abs error 0" in done.output
+
+
+def test_a_method_without_its_object_says_how_to_call_it(command, write):
+    write("k.py", IN_A_CLASS)
+    done = command("run", "k.py:Scale.method", "--input", "x=arange:4x8")
+    assert done.exit_code == 2
+    assert "--run 'Scale().method(...)'" in done.stderr
+    assert "Scale.kernel, Scale.method" in command("run", "k.py").stderr
 
 
 @pytest.mark.parametrize(("text", "place", "message", "where"), WRONG_FILES)

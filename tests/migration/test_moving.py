@@ -198,6 +198,15 @@ def test_a_wrong_option_is_an_error(words, code, says, module, command):
     assert says in done.output
 
 
+def test_a_version_of_nki_is_not_that_of_a_file_of_the_older_dialect(module, command):
+    path = module("import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n")
+    path.write_text(path.read_text().partition("import neuronxcc")[1] + ".nki.language as nl\n")
+    done = command(path, "--from", "0.3")
+    assert done.exit_code == 2, done.output
+    assert "`0.3` is a version of nki, and kernels.py imports neuronxcc.nki" in done.output
+    assert "write beta1 instead of 0.3" in done.output
+
+
 def test_files_and_kernels_that_are_not_there_are_named(module, command, tmp_path):
     path = module(OLD)
     assert "did you mean `kernels.py`" in command(tmp_path / "kernel.py").output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from typer.testing import CliRunner
 
 from nki_lab.cli.main import app
@@ -59,6 +59,24 @@ def test_the_file_is_written_only_when_asked_and_is_then_the_same_every_time(wri
     assert list(path.parent.iterdir()) == [path]
 
 
+def test_a_failing_cell_keeps_the_outputs_up_to_it_and_those_stored_behind_it(write):
+    path = write("1 + 1", "print('new')\n1 / 0", "2 + 2", "3 + 3")
+    notebook = nbformat.read(path, as_version=4)
+    notebook.cells[2].outputs = [new_output("stream", text="stored")]
+    nbformat.write(notebook, path)
+    before = path.read_bytes()
+    assert execute(path).exit_code == 1
+    assert path.read_bytes() == before
+    outcome = execute(path, "--write")
+    assert outcome.exit_code == 1
+    assert "cell [2] raises ZeroDivisionError" in outcome.output
+    first, failing, behind, last = nbformat.read(path, as_version=4).cells
+    assert first.outputs[0].data == {"text/plain": "2"}
+    assert [o.output_type for o in failing.outputs] == ["stream", "error"]
+    assert behind.outputs[0].text == "stored"
+    assert last.outputs == []
+
+
 def test_the_report_is_that_of_the_last_run(write):
     outcome = execute("--report", write(LOAD, RUN, RUN.replace("double", "twice")))
     assert outcome.exit_code == 0
@@ -82,14 +100,14 @@ def test_the_report_is_that_of_the_last_run(write):
         ("import os\nos._exit(1)", "the kernel died"),
     ],
 )
-def test_the_first_cell_that_fails_ends_it_and_leaves_the_file(write, cell: str, words: str):
+def test_the_first_cell_that_fails_ends_it(write, cell: str, words: str):
     path = write(LOAD, cell, "print('not reached')")
-    before = path.read_bytes()
     limit = ["--timeout=5"] if "sleep" in cell else []  # a busy machine needs longer to load
     outcome = execute(path, "--write", *limit)
     assert outcome.exit_code == 1
     assert f"n.ipynb: {words}" in outcome.output
-    assert path.read_bytes() == before
+    *_, failing, behind = nbformat.read(path, as_version=4).cells
+    assert (failing.source, behind.outputs) == (cell, [])
 
 
 def test_what_a_command_solves_is_not_kept_as_the_learners(write, tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import numpy as np
@@ -449,6 +450,29 @@ def test_each_core_has_its_own_share_of_the_hbm_stack():
     wide = np.zeros((128, 8192), np.float32)
     alone, both = (run(jit(kernel)[cores], wide, target="trn2") for cores in (1, 2))
     assert both.profile.total_ns == alone.profile.total_ns > 2 * wide.nbytes / 400
+
+
+RANKS = [*itertools.product(itertools.product((0, 1), repeat=2), repeat=2)]
+
+
+@pytest.mark.parametrize("ranks", RANKS)
+def test_sendrecv_compute_takes_ranks_that_name_each_other_and_refuses_others(ranks):
+    def kernel(x):
+        here = nl.program_id(0)
+        mine, got = nl.load(half(x)), nl.ndarray((64, x.shape[1]), dtype=x.dtype)
+        to, source = ranks[here]
+        nisa.sendrecv_compute(mine, got, to, source, nl.maximum)
+        out = result_like(x)
+        nisa.dma_copy(half(out), got)
+        return out
+
+    if ranks not in (((1, 1), (0, 0)), ((0, 0), (1, 1))):
+        with pytest.raises(MissingPartner):
+            on_two(kernel, X)
+        return
+    sources = [X[64 * source : 64 * source + 64] for _, source in ranks]
+    expected = np.maximum(X, np.concatenate(sources))
+    np.testing.assert_array_equal(on_two(kernel, X).value, expected)
 
 
 @pytest.mark.parametrize("core", [0, 1])

@@ -608,7 +608,7 @@ class NkiTensor(Fixed, TensorOperators):
         self._only_dynamic(what, index)
         if dim == 0 and self.storage.on_chip:
             raise ViewError(
-                f"{what} of {self.describe()}: the partition axis cannot be addressed by a run-time value",
+                f"{what} of {self.describe()} along axis 0: the partition axis cannot be addressed by a run-time value",
                 help="address a free axis; to choose rows, copy the tile to HBM with nisa.dma_copy, and gather them"
                 " from there with nisa.dma_copy(dst=rows, src=tensor.vector_select(0, index))",
             )
@@ -618,14 +618,15 @@ class NkiTensor(Fixed, TensorOperators):
             and self.storage.on_chip
         ):
             raise ViewError(
-                f"{what} of {self.describe()} by a scalar of 64 bits: on chip the offset must have 32 bits",
+                f"{what} of {self.describe()} along axis {dim} by a scalar of 64 bits: on chip the offset must have"
+                " 32 bits",
                 help="load it from an int32 tile; 64 bits are for tensors in HBM of 4 GB and more",
             )
         good = hasattr(index, "storage") and index.buffer is SBUF and index.dtype.is_integer
         if not isinstance(index, Register) and not (good and index.size == 1):
             raise ViewError(
-                f"{what} of {self.describe()} by {_shown(index)}: the index must be one integer in SBUF,"
-                " shape [1, 1], or a register",
+                f"{what} of {self.describe()} along axis {dim} by {_shown(index)}: the index must be one integer in"
+                " SBUF, shape [1, 1], or a register",
                 help=self._index_help(dim, index),
             )
         return Dynamic(Addressing.SCALAR, index, step, limit)
@@ -668,7 +669,7 @@ class NkiTensor(Fixed, TensorOperators):
         one_per_row = good and index.shape[0] == rows and index.free_size == 1
         if not one_per_row and not (good and index.ndim == 2 and index.size >= rows):
             raise ViewError(
-                f"{what} of {self.describe()} by {_shown(index)}: the index must be integers in SBUF,"
+                f"{what} of {self.describe()} along axis {dim} by {_shown(index)}: the index must be integers in SBUF,"
                 f" shape [{rows}, 1]",
                 help="load it with nisa.dma_copy, one integer per partition: index[:, 0:1]",
             )
