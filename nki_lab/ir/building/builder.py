@@ -48,9 +48,13 @@ from nki_lab.ir.definition.instruction import (
     Form,
     Instruction,
     Rule,
-    is_binding,
 )
-from nki_lab.ir.definition.rule_errors import foreign_register, foreign_tensor, rule_error
+from nki_lab.ir.definition.rule_errors import (
+    author_frame,
+    foreign_register,
+    foreign_tensor,
+    rule_error,
+)
 from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.tensor.layout import contiguous_strides
@@ -59,14 +63,10 @@ from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.rewrite import Hint, Rewrite
-from nki_lab.source import Blame, Span, Stack, is_internal, key_of_frame, stack_of_frame
+from nki_lab.source import Blame, Span, Stack, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
-from nki_lab.versions import (
-    ERROR,
-    NEWEST,
-    Version,
-)
+from nki_lab.versions import ERROR, NEWEST, Version
 from nki_lab.versions.version import number_of
 
 
@@ -357,7 +357,7 @@ class Builder(Findings):
         """Append an instruction and return it; broken rules are collected, not raised."""
         i = self.formed(definition, args, 4)
         form = i.form
-        if self.newer and _author_frame(sys._getframe(1)) is not None:
+        if self.newer and author_frame(sys._getframe(1)) is not None:
             self.check_newer(definition, *args)
         if form.broken and self.mend is not None and (mended := self.mend(i)) is not None:
             return mended
@@ -495,7 +495,7 @@ class Builder(Findings):
         return member
 
     def _report(self, broken: tuple[Rule, ...], i: Instruction) -> None:
-        frame = _author_frame(sys._getframe(2))
+        frame = author_frame(sys._getframe(2))
         for rule in broken:
             # An unrolled loop makes the same mistake in every trip; it is reported once.
             if (rule, i.stack) not in self._reported:
@@ -702,10 +702,3 @@ class Builder(Findings):
             yield self
         finally:
             active.builder = previous
-
-
-def _author_frame(frame: Any) -> FrameType | None:
-    """Return the frame that calls an instruction, seen from `emit`'s caller, where that is the author's."""
-    while frame is not None and is_binding(frame.f_code):
-        frame = frame.f_back
-    return None if frame is None or is_internal(frame.f_code) else frame

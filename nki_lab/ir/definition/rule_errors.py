@@ -7,11 +7,11 @@ from typing import Any
 
 from nki_lab.errors import InstructionError, LoopTensor, NkiError
 from nki_lab.ir.definition.author_text import values_of_arguments
-from nki_lab.ir.definition.instruction import Instruction, Rule
+from nki_lab.ir.definition.instruction import Instruction, Rule, is_binding
 from nki_lab.ir.tensor.fields import first_partition
 from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.source import Blame
+from nki_lab.source import Blame, is_internal
 
 
 def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> NkiError:
@@ -90,3 +90,10 @@ def foreign_register(what: str, register: Register) -> InstructionError:
         if is_scalar
         else "allocate it inside the kernel with nisa.register_alloc()",
     )
+
+
+def author_frame(frame: Any) -> FrameType | None:
+    """Return the frame that calls an instruction, seen from `emit`'s caller, where that is the author's."""
+    while frame is not None and is_binding(frame.f_code):
+        frame = frame.f_back
+    return None if frame is None or is_internal(frame.f_code) else frame
