@@ -41,14 +41,7 @@ from nki_lab.ir.definition.form_key import (
     note_simple,
     plain_value,
 )
-from nki_lab.ir.definition.instruction import (
-    NAME,
-    OPAQUE,
-    Definition,
-    Form,
-    Instruction,
-    Rule,
-)
+from nki_lab.ir.definition.instruction import NAME, OPAQUE, Definition, Form, Instruction, Rule
 from nki_lab.ir.definition.rule_errors import (
     author_frame,
     foreign_register,
