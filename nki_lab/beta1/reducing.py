@@ -59,8 +59,9 @@ def all_reduce(
     operator_of(op, "nl.all_reduce")
     if count > 1:
         raise NotModelled(
-            f"nl.all_reduce over {count} programs: programs run one after the other, and the first needs what the last"
-            " computes",
+            f"nl.all_reduce over {count} programs: programs run one after the other here, and the first would need what"
+            " the last computes; its page says neither when they wait for each other nor which of them get the result"
+            " (nki.language.all_reduce of 2.26)",
             help="store what each program has, and combine it in another kernel",
         )
     return copy(x, dtype=dtype, mask=mask)

@@ -69,3 +69,21 @@ def test_results_hold_what_their_dtypes_hold(rng):
     np.testing.assert_array_equal(kept, added.astype(np.float16))
     np.testing.assert_array_equal(whole, 2 * small.astype(np.int32))
     np.testing.assert_array_equal(quotient, small.astype(np.float32) / np.float32(3))
+
+
+def test_integers_above_2_to_the_24_are_exact_between_tiles_and_rounded_beside_a_number():
+    """GpSimd adds tiles of int32; Vector adds a number in float32 (tensor_tensor and tensor_scalar of nki.isa, 2.26)."""
+
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray((2, *x.shape), x.dtype, buffer=nl.shared_hbm)
+        t, one = nl.load(x), nl.full(x.shape, 1, nl.int32)
+        nl.store(out[0], t + one)
+        nl.store(out[1], t + 1)
+        return out
+
+    x = (2**24 + np.arange(128 * 4, dtype=np.int32)).reshape(128, 4)
+    tiles, number = kernel(x)
+    np.testing.assert_array_equal(tiles, x + 1)
+    np.testing.assert_array_equal(number, (x.astype(np.float32) + np.float32(1)).astype(np.int32))
+    assert (number != x + 1).any()
