@@ -72,7 +72,7 @@ def test_results_hold_what_their_dtypes_hold(rng):
 
 
 def test_integers_above_2_to_the_24_are_exact_between_tiles_and_rounded_beside_a_number():
-    """GpSimd adds tiles of int32; Vector adds a number in float32 (tensor_tensor and tensor_scalar of nki.isa, 2.26)."""
+    """GpSimd adds tiles; Vector adds a number in float32 (nki.isa, tensor_tensor and tensor_scalar of 2.26)."""
 
     @nki.jit
     def kernel(x):
