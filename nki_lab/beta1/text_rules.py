@@ -174,12 +174,14 @@ def check_text(builder: Builder, shared: Sequence[Storage]) -> None:
     """
     texts = _Texts()
     outliving: dict[int, list[tuple[Block, int, Storage]]] = {}
-    checked: set[Stack] = set()  # a block that is unrolled makes a tensor in every pass
+    # By the identity of the stack, which tensors share: a block that is unrolled makes one in every pass.
+    around: dict[int, list[tuple[Block, int]]] = {}
     for storage in builder.storages:
         if not storage.stack:
             continue
-        again = storage.stack in checked
-        checked.add(storage.stack)
+        again = id(storage.stack) in around
+        if not again:
+            around[id(storage.stack)] = list(_blocks_around(storage.stack, texts))
         if again and storage.buffer is SHARED_HBM:
             continue
         if any(storage is one for one in shared):
@@ -187,15 +189,21 @@ def check_text(builder: Builder, shared: Sequence[Storage]) -> None:
             continue
         if not again:
             _check_shape(builder, storage, texts)
-        for depth, place in enumerate(reversed(storage.stack)):
-            if isinstance(place, Span) or not (text := texts.of(place[0])).blocks:
-                continue
-            line = Span.of(place).line
-            around = [b for b in text.blocks if b.later and b.first <= line <= b.last]
-            outliving.setdefault(storage.id, []).extend((b, depth, storage) for b in around)
-    outliving = {number: uses for number, uses in outliving.items() if uses}
+        if around[id(storage.stack)]:
+            outliving[storage.id] = [(b, n, storage) for b, n in around[id(storage.stack)]]
     if outliving:
         _check_uses(builder, outliving)
+
+
+def _blocks_around(stack: Stack, texts: _Texts) -> Iterator[tuple[Block, int]]:
+    """Yield the blocks around the places of a stack whose variables are used later, with the depth of the place."""
+    for depth, place in enumerate(reversed(stack)):
+        if isinstance(place, Span) or not (text := texts.of(place[0])).blocks:
+            continue
+        line = Span.of(place).line
+        for block in text.blocks:
+            if block.later and block.first <= line <= block.last:
+                yield block, depth
 
 
 def _check_uses(builder: Builder, outliving: dict[int, list[tuple[Block, int, Storage]]]) -> None:
