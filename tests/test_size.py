@@ -51,7 +51,7 @@ BUDGETS = {
     "session": 1_250,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 91_100,
+    "tests": 91_300,
     "timing": 5_550,
     "versions": 650,
     "views": 12_900,
