@@ -126,7 +126,10 @@ class Choice:
             return self.read(text, self)
         except BadValue as error:
             if self.is_switch and not said:
-                raise UnknownOption(f"{self.name}={value!r} is neither True nor False") from None
+                raise UnknownOption(
+                    f"{self.name}={value!r} is neither True nor False",
+                    help=f"write {self.name}=True",
+                ) from None
             message = f"{said or self.name}={text}: {error}"
             raise UnknownOption(message, help=error.help) from None
 

@@ -56,7 +56,9 @@ def read_input(text: str, rng: np.random.Generator) -> tuple[str, np.ndarray]:
     name, equals, spec = text.partition("=")
     parts = spec.split(":")
     if not equals or not name.isidentifier() or len(parts) not in (2, 3):
-        raise UnknownOption(f"--input {text}: expected {_FORM}")
+        raise UnknownOption(
+            f"--input {text}: expected {_FORM}", help="for example --input a=randn:128x512:bf16"
+        )
     numbers = _numbers(text, parts[0])
     shape = _shape(text, parts[1])
     dtype = _dtype(text, parts[2] if len(parts) == 3 else "float32")
@@ -72,7 +74,8 @@ def make_array(
         if not low <= numbers.low <= numbers.high <= high:
             raise UnknownOption(
                 f"--input: {dtype!s} holds integers from {low} to {high} exactly, not"
-                f" {numbers.low} to {numbers.high}"
+                f" {numbers.low} to {numbers.high}",
+                help="draw from a smaller range, or take a larger dtype",
             )
         low, high = numbers.low, numbers.high
     elif numbers.kind in ("rand", "randint"):
@@ -144,7 +147,8 @@ def _numbers(text: str, kind: str) -> Numbers:
         low, high = int(drawn[1]), int(drawn[2])
         if low > high:
             raise UnknownOption(
-                f"--input {text}: {low} to {high} holds no integer; the smaller one comes first"
+                f"--input {text}: {low} to {high} holds no integer; the smaller one comes first",
+                help=f"write randint({high},{low})",
             )
         return Numbers("randint", low, high)
     if kind not in _KINDS:
@@ -163,10 +167,15 @@ def _shape(text: str, shape: str) -> tuple[int, ...]:
             f"--input {text}: `{shape}` is not a shape", help="write sizes with x between: 128x512"
         )
     if len(sizes) > _AXES_MAX:
-        raise UnknownOption(f"--input {text}: {len(sizes)} axes, at most {_AXES_MAX} are possible")
+        raise UnknownOption(
+            f"--input {text}: {len(sizes)} axes, at most {_AXES_MAX} are possible",
+            help="join axes: multiply their sizes",
+        )
     made = tuple(map(int, sizes))
     if prod(made) > _ELEMENTS_MAX:
-        raise UnknownOption(f"--input {text}: more than {_ELEMENTS_MAX:,} elements")
+        raise UnknownOption(
+            f"--input {text}: more than {_ELEMENTS_MAX:,} elements", help="make the array smaller"
+        )
     return made
 
 

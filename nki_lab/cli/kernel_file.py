@@ -296,7 +296,7 @@ def _files_like(file: Path) -> str:
 def _not_python(error: SyntaxError) -> BadSyntax:
     line, column = error.lineno or 1, max((error.offset or 1) - 1, 0)
     place = Span(error.filename or "", line, column, line, column + 1)
-    return BadSyntax(f"this is not Python: {error.msg}", stack=(place,))
+    return BadSyntax.of(error.msg, place)
 
 
 def _outermost(error: BaseException, filename: str) -> Any:

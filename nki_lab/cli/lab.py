@@ -26,7 +26,7 @@ def lab(
     Other options are passed on: nki-lab lab --no-browser
     """
     if not folder.is_dir():
-        raise UnknownOption(f"there is no folder {folder}")
+        raise UnknownOption(f"there is no folder {folder}", help="name a folder that is there")
     open_lab(folder, context.args)
 
 

@@ -25,6 +25,9 @@ _LIVE_TYPES = (LIVE_TYPE, WIDGET_TYPE, "application/vnd.jupyter.widget-state+jso
 _MACHINE_DEPENDENT = "nbval-ignore-output"
 _KERNEL = {"display_name": "Python 3", "language": "python", "name": "python3"}
 _LAST_WORDS = 20
+_NOT_A_NOTEBOOK = (
+    "save it again in Jupyter, or restore it: a notebook is a JSON document of its own format"
+)
 _REPORT = "print(globals().get('_nki') or '')"
 #: Run in a kernel before its cells: a cell fails where a magic met an error and went on, as %%capture and %rerun do,
 #: which run the cell themselves and drop what `run_cell` returns, and as %%time does in older releases of IPython.
@@ -101,10 +104,10 @@ def read(path: Path) -> Any:
     try:
         return nbformat.read(path, as_version=4)
     except FileNotFoundError:
-        raise BadFile(f"there is no file {path}") from None
+        raise BadFile(f"there is no file {path}", help="name a notebook that is there") from None
     except Exception as error:  # nbformat lets errors of json and jsonschema through
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadFile(f"{path.name} is not a notebook: {reason}") from None
+        raise BadFile(f"{path.name} is not a notebook: {reason}", help=_NOT_A_NOTEBOOK) from None
 
 
 def execute(path: Path, seconds: int, keep: Callable[[Any], None] | None = None) -> Executed:
@@ -177,7 +180,11 @@ def _failure(error: Any, notebook: Any, name: str, seconds: int, log: IO[str]) -
             help=f"give its cells more time: --timeout {10 * seconds}",
         )
     log.seek(0)
-    return UsageError(f"{name}: the kernel died", notes=log.read().splitlines()[-_LAST_WORDS:])
+    return UsageError(
+        f"{name}: the kernel died",
+        notes=log.read().splitlines()[-_LAST_WORDS:],
+        help="look for a cell that ends Python or needs more memory than there is",
+    )
 
 
 def unattended() -> dict[str, str]:

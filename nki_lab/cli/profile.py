@@ -121,4 +121,4 @@ def _write(write: Callable[[Profile, Path], Path], profile: Profile, file: Path)
     try:
         write(profile, file)
     except OSError as error:
-        raise BadFile(f"{file} cannot be written: {error.strerror}") from None
+        raise BadFile.unwritable(file, error) from None

@@ -18,7 +18,7 @@ from typing import Annotated
 
 import typer
 
-from nki_lab.errors import UnknownOption, UsageError
+from nki_lab.errors import UnknownOption, UsageError, close_matches
 
 _SECONDS = 60
 _WORKFLOW = Path(__file__).with_name("github_actions.yml")
@@ -101,15 +101,24 @@ def _check_patterns(path: Path) -> None:
     from nbval.plugin import get_sanitize_patterns
 
     if not path.is_file():
-        raise UnknownOption(f"there is no file {path}")
+        raise UnknownOption(
+            f"there is no file {path}",
+            help="write the path of a file of patterns, or leave the option out",
+        )
     pairs = get_sanitize_patterns(path.read_text("utf-8", errors="replace"))
     if not pairs:
-        raise UnknownOption(f"{path} has no line `regex: ...` with a line `replace: ...` below it")
+        raise UnknownOption(
+            f"{path} has no line `regex: ...` with a line `replace: ...` below it",
+            help="write both lines for each pattern, below a heading in brackets",
+        )
     for regex, _ in pairs:
         try:
             re.compile(regex)
         except re.error as error:
-            raise UnknownOption(f"{path}: `{regex}` is not a regular expression: {error}") from None
+            raise UnknownOption(
+                f"{path}: `{regex}` is not a regular expression: {error}",
+                help="write a backslash before a character that stands for itself",
+            ) from None
 
 
 def find_notebooks(paths: Iterable[Path]) -> list[Path]:
@@ -127,11 +136,21 @@ def find_notebooks(paths: Iterable[Path]) -> list[Path]:
                 path / p for p in inside if not any(part.startswith(".") for part in p.parts)
             ]
             if not visible:
-                raise UnknownOption(f"there is no notebook in the folder {path.resolve().name}")
+                raise UnknownOption(
+                    f"there is no notebook in the folder {path.resolve().name}",
+                    help="name a folder with files that end in .ipynb",
+                )
         elif not path.exists():
-            raise UnknownOption(f"there is no file {path}")
+            raise UnknownOption(
+                f"there is no file {path}",
+                help=close_matches(path.name, [f.name for f in path.parent.glob("*.ipynb")])
+                or "name a notebook or a folder",
+            )
         elif path.suffix != ".ipynb":
-            raise UnknownOption(f"{path} is not a notebook: its name does not end in .ipynb")
+            raise UnknownOption(
+                f"{path} is not a notebook: its name does not end in .ipynb",
+                help="name a notebook, or the folder that holds it",
+            )
         else:
             visible = [path]
         notebooks |= {p.resolve(): p for p in visible if p.resolve() not in notebooks}

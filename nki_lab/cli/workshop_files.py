@@ -71,7 +71,10 @@ def copy_workshop(
             _place(source / path, target, path, listed, update, copied)
         _write(target / _LIST, json.dumps({"files": listed}, indent=1, sort_keys=True).encode())
     except OSError as error:
-        raise UsageError(f"cannot copy the workshop to {target}: {error.strerror}") from None
+        raise UsageError(
+            f"cannot copy the workshop to {target}: {error.strerror}",
+            help="name a folder that you may write to",
+        ) from None
     return copied
 
 

@@ -168,7 +168,7 @@ def save(compiled: CompiledKernel, path: str | Path, source: bool = True) -> Pat
     try:
         write_whole(path, text)
     except OSError as error:
-        raise BadFile(f"{path} cannot be written: {error.strerror}") from None
+        raise BadFile.unwritable(path, error) from None
     return path
 
 

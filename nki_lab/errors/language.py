@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nki_lab.errors.nki_error import NkiError
+from nki_lab.source import Span
 
 
 class LanguageError(NkiError):
@@ -288,6 +289,15 @@ class BadSyntax(LanguageError):
             return nl.load(x
         """
     right = wrong.replace("nl.load(x", "nl.load(x)")
+
+    @classmethod
+    def of(cls, problem: str | None, place: Span) -> BadSyntax:
+        """Return the error of a place where Python stopped reading."""
+        return cls(
+            f"this is not Python: {problem}",
+            stack=(place,),
+            help="mend the line; the mistake may be a little earlier, such as a bracket that is never closed",
+        )
 
 
 class RegisterValue(LanguageError, TypeError):

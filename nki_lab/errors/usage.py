@@ -79,6 +79,14 @@ class BadFile(UsageError, ValueError):
     wrong = "$ nki-lab execute copy.py"
     right = "$ nki-lab run copy.py --input x=randn:128x64"
 
+    @classmethod
+    def unwritable(cls, path: Any, error: OSError) -> BadFile:
+        """Return the error of a file that the system does not let us write."""
+        return cls(
+            f"{path} cannot be written: {error.strerror or type(error).__name__}",
+            help="name a file in a folder that is there and that you may write to",
+        )
+
 
 class UnknownTarget(UsageError, ValueError):
     """A target name that nki_lab has no data for."""

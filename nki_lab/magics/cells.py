@@ -113,9 +113,7 @@ class Cell:
             error.offset = characters(line, (error.offset or 1) - 1) + 1
             if error.end_offset:
                 error.end_offset = characters(line, error.end_offset - 1) + 1
-            raise BadSyntax(
-                f"this is not Python: {error.msg}", stack=(self._span_of(error),)
-            ) from None
+            raise BadSyntax.of(error.msg, self._span_of(error)) from None
 
     def option_stack(self, word: str, column: int = 0, width: int = 0) -> Stack:
         """Return the place of a word of the magic's line: `width` characters from `column` of it."""

@@ -386,9 +386,9 @@ def _parsed(text: str, filename: str) -> ast.Module:
     except SyntaxError as error:
         column = max((error.offset or 1) - 1, 0)
         place = Span(filename, error.lineno or 1, column, error.lineno or 1, column + 1)
-        raise BadSyntax(f"this is not Python: {error.msg}", stack=(place,)) from None
+        raise BadSyntax.of(error.msg, place) from None
     except ValueError as error:  # a null byte
-        raise BadSyntax(f"this is not Python: {error}", stack=(Span(filename, 1),)) from None
+        raise BadSyntax.of(str(error), Span(filename, 1)) from None
 
 
 def module_of(path: Path) -> Module:

@@ -72,7 +72,7 @@ def rewritten(text: str, facts: Facts, since: Version, to: Version, filename: st
         wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     except cst.ParserSyntaxError as error:
         place = Span(filename, error.raw_line, max(error.editor_column - 1, 0))
-        raise BadSyntax(f"this is not Python: {error.message}", stack=(place,)) from None
+        raise BadSyntax.of(error.message, place) from None
     rewriter = Rewriter(wrapper.module, facts, since, to)
     moved = wrapper.visit(rewriter)
     key = lambda note: note.line  # noqa: E731

@@ -177,5 +177,6 @@ def _check_flags(config: Any) -> None:
         value = getattr(config, f.name)
         if f.name != "address_rotation" and value is not None and type(value) is not bool:
             raise KernelArgument(
-                f"{type(config).__name__}: {f.name}={value!r} is neither True nor False"
+                f"{type(config).__name__}: {f.name}={value!r} is neither True nor False",
+                help=f"write {f.name}=True or {f.name}=False",
             )

@@ -18,7 +18,7 @@ def _page(result: Result, path: Path) -> None:
     try:
         result.show().save_html(path)
     except OSError as error:
-        raise BadFile(f"{path} cannot be written: {error.strerror}") from None
+        raise BadFile.unwritable(path, error) from None
 
 
 def _kernel(result: Result, path: Path) -> None:

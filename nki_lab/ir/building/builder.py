@@ -15,7 +15,6 @@ from nki_lab.dtypes import DType, int32, int64
 from nki_lab.errors import (
     InstructionError,
     LoopControl,
-    LoopName,
     LoopOrder,
     NkiError,
     NotModelled,
@@ -24,7 +23,7 @@ from nki_lab.errors import (
     RegisterValue,
     TensorArgument,
 )
-from nki_lab.ir.building.device_loops import loops_for_ever, while_test
+from nki_lab.ir.building.device_loops import loops_for_ever, repeated_names, while_test
 from nki_lab.ir.building.findings import Findings
 from nki_lab.ir.building.kept_order import KeptOrder
 from nki_lab.ir.building.loop_state import LoopState
@@ -56,7 +55,7 @@ from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.rewrite import Hint, Rewrite
-from nki_lab.source import Blame, Span, Stack, key_of_frame, stack_of_frame
+from nki_lab.source import Blame, Stack, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
 from nki_lab.versions import ERROR, NEWEST, Version
@@ -614,29 +613,12 @@ class Builder(Findings):
         """End the innermost open loop."""
         outer, loop = self._outer.pop()
         self._open_loops.discard(loop.number)
-        self._check_names()
+        self.errors += repeated_names(self.body)
         outer.append(replace(loop, body=tuple(self.body)))
         self._look_for_truths()
         self.body, self._looked_at = outer, len(outer)
         if self.watch is not None:
             self.watch.closed(outer[-1])
-
-    def _check_names(self) -> None:
-        """Refuse two instructions of one name in the body of the innermost open loop."""
-        named: dict[str, Instruction] = {}
-        for i in self.body:
-            if not isinstance(i, Instruction) or "name" not in i.definition.position:
-                continue
-            name = i.args[i.definition.position["name"]]
-            if name is not None and named.setdefault(name, i) is not i:
-                self.errors.append(
-                    LoopName(
-                        f"two instructions in the body of a device loop have the name {name!r}",
-                        stack=i.stack,
-                        notes=(f"the first stands at {Span.of(named[name].stack[0])}",),
-                        help="give each instruction another name; put the index of an unrolled loop into it",
-                    )
-                )
 
     @contextmanager
     def inside_loop(self, number: int) -> Iterator[None]:

@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import ast
 import linecache
+from collections.abc import Iterator
 from functools import lru_cache
 from types import CodeType, FrameType
 from typing import Any
 
-from nki_lab.errors import LoopControl
+from nki_lab.errors import LoopControl, LoopName
 from nki_lab.ir.building.loop_state import state_of_block
+from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.register import Register
 from nki_lab.ir.tensor.trace import active
 from nki_lab.source import Span
@@ -118,6 +120,22 @@ def _leaving(body: list[Any], inner: bool = False) -> Any:
                 yield from _leaving(handler.body, inner)
             for case in getattr(node, "cases", []):
                 yield from _leaving(case.body, inner)
+
+
+def repeated_names(body: list[Any]) -> Iterator[LoopName]:
+    """Yield an error for each instruction in the body of a loop that has the name of an earlier one."""
+    named: dict[str, Instruction] = {}
+    for i in body:
+        if not isinstance(i, Instruction) or "name" not in i.definition.position:
+            continue
+        name = i.args[i.definition.position["name"]]
+        if name is not None and named.setdefault(name, i) is not i:
+            yield LoopName(
+                f"two instructions in the body of a device loop have the name {name!r}",
+                stack=i.stack,
+                notes=(f"the first stands at {Span.of(named[name].stack[0])}",),
+                help="give each instruction another name; put the index of an unrolled loop into it",
+            )
 
 
 def loops_for_ever(frame: FrameType) -> bool:

@@ -89,7 +89,10 @@ class ExplorerFiles:
                 numbered.setdefault(named[1], {})[number] = path
         self.parts = {table: self._in_order(table, files) for table, files in numbered.items()}
         if "Instruction" not in self.parts:
-            raise BadFile(f"{self.name} has no table Instruction.parquet")
+            raise BadFile(
+                f"{self.name} has no table Instruction.parquet",
+                help="name the folder into which Explorer wrote its tables",
+            )
 
     def _in_order(self, table: str, files: Mapping[int, Path]) -> list[Path]:
         if -1 in files and len(files) > 1:
@@ -101,7 +104,10 @@ class ExplorerFiles:
 
     def unreadable(self, problem: str) -> BadFile:
         """Return the error that this folder cannot be read, with what is wrong."""
-        return BadFile(f"{self.name} is not a readable profile: {problem}")
+        return BadFile(
+            f"{self.name} is not a readable profile: {problem}",
+            help="export it from Explorer again, with all of its files in one folder",
+        )
 
     def damaged(self, path: Path) -> BadFile:
         """Return the error that a file is damaged."""

@@ -44,7 +44,7 @@ def save(profile: ProfileData, path: str | Path) -> Path:
     try:
         return write(profile, path)
     except OSError as error:
-        raise BadFile(f"{path} cannot be written: {error.strerror}") from None
+        raise BadFile.unwritable(path, error) from None
 
 
 def check_ending(path: Path) -> None:

@@ -23,6 +23,9 @@ MAX_NAME, MAX_TEXT = 10_000, 100_000
 _BEGINNING = 200  # bytes that tell what a file is
 _NAME_SHOWN = 80  # characters of a name that no file can have
 
+WRITTEN_BY = "name a profile that nki_lab wrote, or write it again, with nki-lab profile -o FILE"
+_COPY = "copy what it gives into a file first"
+
 
 def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
     """Return the text of a file that begins as `head` says; of another one only the beginning is read.
@@ -32,7 +35,7 @@ def read_document(path: Path, head: re.Pattern[bytes], complaint: str) -> str:
     try:
         return read_bytes(path, head).decode("utf-8")
     except UnicodeDecodeError:
-        raise BadFile(complaint) from None
+        raise BadFile(complaint, help=WRITTEN_BY) from None
 
 
 def read_bytes(path: Path, head: re.Pattern[bytes]) -> bytes:
@@ -42,20 +45,29 @@ def read_bytes(path: Path, head: re.Pattern[bytes]) -> bytes:
     """
     try:
         if stat.S_ISFIFO(path.stat().st_mode):  # opening one waits for whoever writes
-            raise BadFile(f"{path.name} cannot be read: it is a pipe, not a file")
+            raise BadFile(f"{path.name} cannot be read: it is a pipe, not a file", help=_COPY)
         with path.open("rb") as file:
             begun = file.read(_BEGINNING)
             if path.stat().st_size > MAX_BYTES:
-                raise BadFile(f"{path.name} is larger than {MAX_BYTES >> 20} MiB")
+                raise BadFile(
+                    f"{path.name} is larger than {MAX_BYTES >> 20} MiB",
+                    help="save a profile of this size as tables: a name that ends in .parquet",
+                )
             # Anything else is refused before it is read whole.
             return begun + (file.read() if head.match(begun) else b"")
     except BadFile:
         raise  # a ValueError, too
     except OSError as error:
         reason = error.strerror or type(error).__name__
-        raise BadFile(f"{path.name[:_NAME_SHOWN]} cannot be read: {reason}") from None
+        raise BadFile(
+            f"{path.name[:_NAME_SHOWN]} cannot be read: {reason}",
+            help="name a file that is there and that you may read",
+        ) from None
     except ValueError:
-        raise BadFile(f"{path.name!r} cannot be read: it is not a valid file name") from None
+        raise BadFile(
+            f"{path.name!r} cannot be read: it is not a valid file name",
+            help="name a file that is there",
+        ) from None
 
 
 def beginning_of(path: Path) -> bytes:
@@ -123,4 +135,4 @@ def reading(complaint: str) -> Iterator[None]:
         zlib.error,
     ):
         problem = "a part of it is missing or of the wrong type"
-    raise BadFile(f"{complaint}: {problem}")
+    raise BadFile(f"{complaint}: {problem}", help=WRITTEN_BY)

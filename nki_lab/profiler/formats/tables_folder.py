@@ -34,7 +34,13 @@ from nki_lab.profiler.formats.profile_json import (
     lines_of,
     with_head,
 )
-from nki_lab.profiler.formats.reading import beginning_of, read_document, reading, write_whole
+from nki_lab.profiler.formats.reading import (
+    WRITTEN_BY,
+    beginning_of,
+    read_document,
+    reading,
+    write_whole,
+)
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import (
     EVENTS,
@@ -192,10 +198,15 @@ def _read(
     if rows is not None and not rows.any():
         return {}
     if name not in TABLES or not set(wanted) <= set(TABLES[name]):
-        raise BadFile(f"{folder.name} is not a readable profile: the schema has no such table")
+        raise BadFile(
+            f"{folder.name} is not a readable profile: the schema has no such table",
+            help=WRITTEN_BY,
+        )
     file = folder / f"{name}.{kind}"
     if not file.is_file():
-        raise BadFile(f"{folder.name} is not a readable profile: {file.name} is missing")
+        raise BadFile(
+            f"{folder.name} is not a readable profile: {file.name} is missing", help=WRITTEN_BY
+        )
     try:
         if kind == "csv":
             columns = read_csv(file, name, wanted, about["empty"], rows)
@@ -205,7 +216,9 @@ def _read(
         columns = {}
     count = about["rows"] if rows is None else int(rows.sum())
     if not columns or any(len(column) != count for column in columns.values()):
-        raise BadFile(f"{folder.name} is not a readable profile: {file.name} is damaged")
+        raise BadFile(
+            f"{folder.name} is not a readable profile: {file.name} is damaged", help=WRITTEN_BY
+        )
     return columns
 
 
@@ -222,7 +235,7 @@ def _replacing(path: Path) -> Iterator[Path]:
         try:
             part.mkdir()
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise BadFile.unwritable(path, error) from None
         yield part
         try:
             if os.path.exists(path):
@@ -233,7 +246,7 @@ def _replacing(path: Path) -> Iterator[Path]:
             else:
                 part.rename(path)
         except OSError as error:
-            raise _unwritable(path, error) from None
+            raise BadFile.unwritable(path, error) from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
 
@@ -247,13 +260,9 @@ def _writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise _unwritable(path, error) from None
+        raise BadFile.unwritable(path, error) from None
     except UnicodeEncodeError:
         raise BadFile(
             f"{path} cannot be written: a name in the profile is not valid Unicode",
             help="write it as .json, which keeps any name",
         ) from None
-
-
-def _unwritable(path: Path, error: OSError) -> BadFile:
-    return BadFile(f"{path} cannot be written: {error.strerror or type(error).__name__}")

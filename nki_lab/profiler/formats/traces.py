@@ -17,6 +17,7 @@ from nki_lab.profiler.formats.perfetto import MARK, OWN_FIELD, block, blocks
 from nki_lab.profiler.formats.profile_json import check_head, dump, profile_of
 from nki_lab.profiler.formats.reading import (
     MAX_BYTES,
+    WRITTEN_BY,
     beginning_of,
     read_bytes,
     read_document,
@@ -60,7 +61,7 @@ def from_perfetto_trace(data: bytes, source: str = "this trace") -> ProfileData:
     Raises BadFile with one sentence when the data is not such a trace, damaged, or from a newer version.
     """
     if _PERFETTO.match(data) is None:
-        raise BadFile(f"{source} is not a trace written by nki_lab")
+        raise BadFile(f"{source} is not a trace written by nki_lab", help=WRITTEN_BY)
     with reading(f"{source} is not a trace written by nki_lab"):
         # Our field is the only one of its packet, so that others need not be looked into.
         opening = block(OWN_FIELD, b"")[:-1]
