@@ -176,6 +176,25 @@ def _product(site: Former) -> cst.BaseExpression:
     )
 
 
+@rule_for("isa.dma_copy", "language.atomic_rmw")
+def _combined_in_memory(site: Former) -> cst.BaseExpression:
+    r = site.rewriter
+    parameter, source = ("op", "value") if site.member == "atomic_rmw" else ("dst_rmw_op", "src")
+    node = site.old(parameter)
+    if node is None or m.matches(node, m.Name("None")):
+        return _instruction(site)
+    operator = operator_text(site, parameter)
+    if operator is None or site.bounds != {}:
+        return site.refuse("write nisa.dma_compute, which reads, combines and writes")
+    dst = site.text("dst")
+    mode = f", oob_mode={site.text('oob_mode')}" if "oob_mode" in site.arguments else ""
+    r.before(
+        f"{r.nisa}.dma_compute(dst={dst}, srcs=[{site.text(source)}, {dst}], reduce_op={operator}{mode})"
+    )
+    r.change(site.original, "what combines while moving is nisa.dma_compute")
+    return cst.Name("_")
+
+
 @rule_for("isa.tensor_copy_dynamic_src")
 def _dynamic(site: Former) -> cst.BaseExpression:
     site.member = "tensor_copy"

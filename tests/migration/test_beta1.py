@@ -360,6 +360,8 @@ def test_rows_and_places_that_a_tile_names_are_indirect_accesses(module, rng):
         "    u = nisa.tensor_copy_dynamic_src(t[ip, index[0, 1] + kf])\n"
         "    nl.store(out[index[ip, 0], jf], t)\n"
         "    nl.store(out[ip, kf], u)\n"
+        "    nisa.dma_copy(dst=out[index[ip, 0], jf], src=t, dst_rmw_op=np.add)\n"
+        "    nl.atomic_rmw(out[index[ip, 0], jf], value=t, op=np.add)\n"
         "    return out\n",
         HEAD,
     )
@@ -370,6 +372,7 @@ def test_rows_and_places_that_a_tile_names_are_indirect_accesses(module, rng):
     whole = "pattern=[[a.shape[1], 24], [1, 20]], vector_offset=index[0:24, 0:1], indirect_dim=0"
     assert f"a.ap({whole})" in moved.text
     assert "scalar_offset=index[0:1, 1:2], indirect_dim=1" in moved.text
+    assert moved.text.count("nisa.dma_compute(dst=out.ap(") == 2
 
 
 def test_a_branch_that_no_run_reached_stays_as_it_was(module, rng):
