@@ -7,7 +7,8 @@ python -m benchmarks.timing_accuracy --kept                   # print what the l
 python -m benchmarks.timing_accuracy --write docs/timing.md   # run everything, keep what it says, write the page
 python -m benchmarks.timing_accuracy --kept --write docs/timing.md   # only the words of the page have changed
 
-What nki-library's kernels take is as the last `python -m benchmarks.library` kept it: that takes a clone.
+What nki-library's kernels take is as the last `python -m benchmarks.library` kept it: that takes a clone. So is what
+published kernels of the older dialect take, as they are: `python -m benchmarks.unmodified`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import accuracy_report as report
+from benchmarks import unmodified
 from benchmarks.library import answers as library
 from benchmarks.published import MEASUREMENTS, Row, read
 from benchmarks.scoring import Answer, answers_of, load, save
@@ -32,6 +34,7 @@ def tables(rows: Sequence[Row], answers: Sequence[Answer]) -> list[tuple[str, st
         ("Times per evidence class and target", report.times_table(pairs)),
         ("Busiest part of the core", report.bottlenecks_table(rows, pairs)),
         ("Upper bounds", report.bounds_table(pairs)),
+        ("Kernels of the older dialect, unchanged: modelled by measured time", unmodified.table()),
     ]
 
 

@@ -33,6 +33,8 @@ from nki_lab.isa.accumulators import (
 )
 from nki_lab.isa.activations import ACTIVATIONS
 from nki_lab.isa.arrays import scratch
+from nki_lab.isa.copies import tensor_copy
+from nki_lab.isa.elementwise import tensor_scalar
 from nki_lab.isa.enums import reduce_cmd
 from nki_lab.isa.indirection import indirection, no_scatter_to_psum
 from nki_lab.isa.operators import OPS, Op, suggested_name
@@ -329,6 +331,36 @@ def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator, n
 
 
 activation.cost(activation_cost("ACTIVATE"))
+
+
+# -- what else it computes ---------------------------------------------------------------------------------------------
+
+
+def _copying(i: Instruction, data: NkiTensor, **given: Any) -> Instruction:
+    """Return the activation that gives `data`, scaled and shifted as given, in place of an instruction."""
+    values = dict(zip(activation.params, activation.defaults, strict=True))
+    values |= {"dst": i.dst, "op": OPS["copy"], "data": data, "name": i.name, **given}
+    made = Instruction(activation, tuple(values.values()), i.stack)
+    made.after, made.ident = i.after, i.ident
+    return made
+
+
+@tensor_copy.on_scalar
+def _(i):
+    return _copying(i, i.src)
+
+
+@tensor_scalar.on_scalar
+def _(i):
+    given: dict[str, Any] = {}
+    for op, operand in ((i.op0, i.operand0), (i.op1, i.operand1)):
+        if op is None:
+            continue
+        name = {"multiply": "scale", "add": "bias"}.get(op.name)
+        if name is None or name in given or (name == "scale" and given):
+            return None  # it first multiplies, then adds
+        given[name] = operand
+    return _copying(i, i.data, **given)
 
 
 # -- activation_reduce ------------------------------------------------------------------------------------------------

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from benchmarks import accuracy_report as report
+from benchmarks import unmodified
 from benchmarks.published import MEASUREMENTS, Row, read
 from benchmarks.replays import all_replays, instructions, replay_of
 from benchmarks.scoring import answers_of, key_of, load, save, why_not
 from benchmarks.timing_accuracy import tables, with_library
 from benchmarks.timing_page import page
+from nki_lab.dialects import BETA1
 
 PAGE = Path(__file__).parents[2] / "docs" / "timing.md"
 AGAIN = (
@@ -24,6 +26,10 @@ AGAIN = (
 def test_the_page_is_current() -> None:
     rows = read(MEASUREMENTS)
     assert PAGE.read_text(encoding="utf-8") == page(tables(rows, with_library(rows, load()))), AGAIN
+
+
+def test_reports_of_the_older_dialect_say_what_its_published_kernels_gave() -> None:
+    assert unmodified.told() in BETA1.timed
 
 
 def test_kept_answers_of_short_programs_are_current() -> None:

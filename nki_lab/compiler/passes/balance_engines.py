@@ -4,13 +4,19 @@ Only where the documentation says that the compiler chooses by workload (`Defini
 nki/api/nki/isa/__init__.py:428) and the author left `engine` open. Where another engine, the DMA engines included, is
 busier than the preferred one, or instructions have to follow each other anyway, moving work gains nothing and
 everything stays. It also stays unless the program, in the order it is then given, takes less time by the timing model.
+
+In the older dialect it chose the engine of tensor_scalar, too (nki/api/nki/isa/__init__.py@0521004c:1405, 1698), and
+Scalar ran copies on every chip (line 1382). Profiles show them there: in one kernel, all but whose copies are products
+and transfers, Scalar is busy for 37 % of the time and Vector for 0 % (github.com/zhang677/AccelOpt 47e29a7c, bmm). So
+of the instructions that an activation can stand for with the same values, all, half or none are on Scalar, whichever an
+estimate finds fastest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
-from nki_lab.choices import Choices
+from nki_lab.choices import BETA1, Choices
 from nki_lab.compiler.passes import compiler_pass
 from nki_lab.compiler.passes.dependences import dependences_of
 from nki_lab.compiler.passes.estimate import Piece
@@ -20,7 +26,7 @@ from nki_lab.ir.definition.form_times import Queue, RingKey, record_of
 from nki_lab.ir.definition.instruction import Form, Instruction
 from nki_lab.ir.program.nodes import Dependences, Kernel
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.targets.engines import DMA, Engine
+from nki_lab.targets.engines import DMA, SCALAR, Engine
 from nki_lab.targets.spec import Target
 
 _GAIN = 0.01  # share of the kernel's time, as estimated, that has to be gained
@@ -35,17 +41,21 @@ def balance_engines(kernel: Kernel, options: Choices) -> Kernel:
     """
     if kernel.has_loops or kernel.overlaps:
         return kernel
-    if not any(form.definition.balanced for form in kernel.forms.values()):
+    older = options.nki == BETA1
+    if not any(_is_open(form, older) for form in kernel.forms.values()):
         return kernel
     target = kernel.target
     counts = Counter(i.form for i in kernel.instructions)
-    others = {form: _elsewhere(form, target) for form in counts}
+    others = {form: _elsewhere(form, target, older) for form in counts}
     moved = {form: other for form, other in others.items() if other is not None}
     if not moved:
         return kernel
     # The same on whatever engines; nobody needs to look for them again.
     pairs = dependences_of(kernel)
     kernel = kernel.with_(dependences=pairs)
+    if older:
+        shared = [_with_share(kernel, moved, share).with_(dependences=pairs) for share in (1, 0.5)]
+        return min((*shared, kernel), key=lambda each: _estimate(each, pairs))
     busy: Counter[Queue] = Counter()
     for form, count in counts.items():
         if not form.definition.observes:
@@ -91,29 +101,53 @@ def _with_share(kernel: Kernel, moved: dict[Form, Form], share: float) -> Kernel
         if credit < 1:
             return i
         credit -= 1
-        rewritten = i.with_args(engine=form.engine)
+        rewritten = _moved(i, form.engine, form.definition is not i.definition)
+        assert rewritten is not None
         rewritten.form = form
         return rewritten
 
     return kernel.rewrite(change)
 
 
-def _elsewhere(form: Form, target: Target) -> Form | None:
+def _is_open(form: Form, older: bool) -> bool:
+    """Tell whether the compiler may choose the engine of a form, in the older dialect or in today's."""
+    definition = form.definition
+    if not ("on_scalar" in definition.facets if older else definition.balanced):
+        return False
+    i = form.example
+    return (
+        i.args[definition.position["engine"]] is Engine.unknown
+        and not form.dynamic
+        and all(t.dtype.is_float for t in i.args if type(t) is NkiTensor)
+    )
+
+
+def _moved(i: Instruction, engine: Engine, as_activation: bool) -> Instruction | None:
+    """Return what gives the same values on another engine, or None; it needs a form."""
+    if as_activation:
+        return i.definition.facets["on_scalar"](i)
+    return i.with_args(engine=engine)
+
+
+def _elsewhere(form: Form, target: Target, older: bool) -> Form | None:
     """Return the form on the engine that could run it as well; None where there is none, or no gain by it.
 
     Floats only: an engine that computes in float32 copies them exactly, and no wide integers. An engine that shares a
-    port with the preferred one would only make it wait.
+    port with the preferred one would only make it wait; in the older dialect all that Scalar can run is tried.
     """
-    definition, i = form.definition, form.example
-    if not definition.balanced or i.args[definition.position["engine"]] is not Engine.unknown:
+    if not _is_open(form, older):
         return None
-    if form.dynamic or not all(t.dtype.is_float for t in i.args if type(t) is NkiTensor):
-        return None
+    definition = form.definition
+    engines = (SCALAR,) if older else definition.engines
+    ways = [(engine, False) for engine in engines if engine is not form.engine]
+    if older:
+        ways.append((SCALAR, True))
     ports = {*record_of(form, target, 1.0).ports}
-    for engine in definition.engines:
-        if engine is form.engine:
+    for engine, as_activation in ways:
+        i = _moved(form.example, engine, as_activation)
+        if i is None:
             continue
-        moved = Form(i.with_args(engine=engine), target)
-        if not moved.broken and not ports & {*record_of(moved, target, 1.0).ports}:
+        moved = Form(i, target)
+        if not moved.broken and (older or not ports & {*record_of(moved, target, 1.0).ports}):
             return moved
     return None

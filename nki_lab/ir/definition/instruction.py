@@ -402,6 +402,11 @@ class Definition:
         """Attach `(i, target) -> iterable of MicroOp or Transfer`."""
         return self._attach("cost")
 
+    @property
+    def on_scalar(self) -> Callable[[Facet], Facet]:
+        """Attach `(i) -> instruction`: another one that gives the same values of floats on Scalar, or None."""
+        return self._attach("on_scalar")
+
     # -- what consumers ask --------------------------------------------------------------------------------------
 
     @property
