@@ -1,4 +1,4 @@
-"""Who runs what a kernel of the older dialect leaves open: Scalar, where it gives the same values and that is no slower.
+"""Who runs what a kernel of the older dialect leaves open: Scalar, where values are the same and it is no slower.
 
 (nki/api/nki/isa/__init__.py@0521004c:1382, 1405, 1698)
 """
@@ -66,7 +66,9 @@ def test_scalar_runs_it(call, target):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda t, c: nisa.tensor_scalar(t, np.add, 1.5),  # on trn1 the number would have to be a tile
+        lambda t, c: nisa.tensor_scalar(
+            t, np.add, 1.5
+        ),  # on trn1 the number would have to be a tile
         lambda t, c: nisa.tensor_scalar(t, np.add, c, op1=np.multiply, operand1=c),
         lambda t, c: nisa.tensor_scalar(t, np.maximum, 0.5),
         lambda t, c: nisa.tensor_copy(t, engine=nisa.vector_engine),
