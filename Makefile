@@ -93,7 +93,7 @@ check: $(STAMP)
 fuzz: $(STAMP)
 	@$(ALONE) \
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) \
-	$(BIN)/python -m pytest $(ARGS) tests/reference tests/fuzz tests/beta1/test_random_index.py tests/beta1/test_random_access.py
+	$(BIN)/python -m pytest $(ARGS) tests/reference tests/fuzz tests/beta1/test_random_grids.py tests/beta1/test_random_index.py tests/beta1/test_random_access.py
 
 # The unit tests of the rooms that differ from main.
 quick: $(STAMP)

@@ -13,14 +13,14 @@ from nki_lab.beta1.index import Index
 from nki_lab.beta1.masks import boxes
 from tests.beta1.expressions import axes, expression, key_of, mask
 
-EXAMPLES = int(os.environ.get("FUZZ_EXAMPLES", "60"))
 SEED = int(os.environ.get("FUZZ_SEED", "1"))
 SHAPES = st.lists(st.integers(1, 7), min_size=1, max_size=4).map(tuple)
 
 
-def many(test):
+def many(test, plain=60):
+    """Let a test look at as many examples as FUZZ_EXAMPLES says, or at a few."""
     options = settings(
-        max_examples=EXAMPLES, deadline=None, derandomize=False, database=None,
+        max_examples=int(os.environ.get("FUZZ_EXAMPLES", plain)), deadline=None, derandomize=False, database=None,
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     return seed(SEED)(options(test))
