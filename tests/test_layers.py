@@ -16,7 +16,7 @@ LINT = (
 
 ROOMS = (
     "api backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
-    "language magics migration profiler progress rewrite runtime server session simulator source "
+    "language magics migration percent profiler progress rewrite runtime server session simulator source "
     "targets timing versions views widgets"
 ).split()
 

@@ -15,6 +15,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.display import display
 
 from nki_lab.magics.front_end import has_extension, running_cell
+from nki_lab.percent import percent
 from nki_lab.progress import ProgressDisplay, forget, listen
 
 #: Name of the comms that tell the extension about the work of a cell.
@@ -71,7 +72,7 @@ class _InOutput:
 
     def show(self, fraction: float | None, text: str) -> None:
         """Update it."""
-        share = "" if fraction is None else f" {100 * fraction:.0f} %"
+        share = "" if fraction is None else f" {percent(fraction, 0)}"
         value = "" if fraction is None else f' value="{fraction:.3f}"'
         bar = f'<progress{value} aria-label="progress"></progress> {escape(text)}{share}'
         self._handle.update({"text/plain": f"{text}{share}", "text/html": bar}, raw=True)

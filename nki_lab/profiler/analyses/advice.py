@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from nki_lab.percent import percent
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
 from nki_lab.source import place_text, text_of
 
@@ -49,7 +50,7 @@ class Advice:
         """The gain in words."""
         most = "up to " if self.bound else ""
         why = f"; {self.bound}" if self.bound else ", timed again"
-        return f"saves {most}{self.gain_ns / 1000:,.3f} us, {100 * self.gain_share:.1f} %{why}"
+        return f"saves {most}{self.gain_ns / 1000:,.3f} us, {percent(self.gain_share)}{why}"
 
     def __str__(self) -> str:
         shown = "; ".join(map(place_text, self.places[:_PLACES_SHOWN]))

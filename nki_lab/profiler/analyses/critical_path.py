@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from nki_lab.percent import percent
 from nki_lab.profiler.analyses.waits import REASONS, Waits, waits
 from nki_lab.profiler.data import ProfileData
 from nki_lab.source import place_text, text_of
@@ -114,7 +115,7 @@ class CriticalPath:
             share = (p.span_ns + p.gap_ns) / self.total_ns if self.total_ns else 0.0
             yield _ROW.format(
                 p.lane, p.what[:22], place_text(p.place), f"{p.count:,}", _us(p.span_ns), _us(p.gap_ns),
-                f"{100 * share:.1f} %",
+                percent(share),
             )  # fmt: skip
         if len(parts) > _PARTS_SHOWN:
             yield f"... {len(parts) - _PARTS_SHOWN} more"

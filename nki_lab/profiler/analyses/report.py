@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.percent import percent
 from nki_lab.profiler.analyses.advice import CATEGORY as ADVICE
 from nki_lab.profiler.analyses.advice import listed
 from nki_lab.profiler.analyses.cores import of_core
@@ -103,19 +104,17 @@ def bound_sentence(profile: ProfileData) -> str:
     if bound.share == 0.0:
         return "nothing ran"
     if not bound.is_bound:
-        busiest = f"{name} with {_percent(bound.share)}"
+        busiest = f"{name} with {percent(bound.share)}"
         return f"latency: nothing is busy half of the time; the busiest is {busiest}"
     names = _and([ENGINE_LABELS[busy] for busy in bound.busiest])
     if len(bound.busiest) > 2:  # with every share it would be no line
-        return f"{names}: busy at least {_percent(min(bound.busiest.values()))} of the time"
-    text = (
-        f"{names}: busy {_and([_percent(share) for share in bound.busiest.values()])} of the time"
-    )
+        return f"{names}: busy at least {percent(min(bound.busiest.values()))} of the time"
+    text = f"{names}: busy {_and([percent(share) for share in bound.busiest.values()])} of the time"
     rate, limit = _dma_rate(profile), _dma_limit(profile)
     if rate is None or "dma" not in bound.busiest:
         return text
     whose = "DMA at" if bound.others else "at"
-    return f"{text}, {whose} {_percent(rate / limit)} of its rate"
+    return f"{text}, {whose} {percent(rate / limit)} of its rate"
 
 
 def _and(words: Sequence[str]) -> str:
@@ -128,9 +127,9 @@ def bound_words(profile: ProfileData) -> str:
     if bound.share == 0.0:
         return "nothing ran"
     if not bound.is_bound:
-        return f"latency {_percent(bound.share)}"
+        return f"latency {percent(bound.share)}"
     return ", ".join(
-        f"{ENGINE_LABELS[name]} {_percent(share)}" for name, share in bound.busiest.items()
+        f"{ENGINE_LABELS[name]} {percent(share)}" for name, share in bound.busiest.items()
     )
 
 
@@ -180,7 +179,7 @@ def _engines(profile: ProfileData) -> list[str]:
             _ROW.format(
                 ENGINE_LABELS[name],
                 _UNKNOWN if active is None else f"{active * 1e6:,.3f}",
-                _UNKNOWN if share is None else _percent(share),
+                _UNKNOWN if share is None else percent(share),
                 _UNKNOWN if count is None else f"{count:,}",
                 "" if wait_ns is None else f"{wait_ns / 1000:,.3f}",
             )
@@ -203,13 +202,13 @@ def _rates(profile: ProfileData) -> list[str]:
         lines.append(
             f"HBM          {_size(summary.get('hbm_read_bytes', 0))} read, "
             f"{_size(summary.get('hbm_write_bytes', 0))} written"
-            + _note(summary, "mbu_estimated_percent", "; {} of one stack (MBU)", _percent)
+            + _note(summary, "mbu_estimated_percent", "; {} of one stack (MBU)", percent)
         )
     flops = summary.get("hardware_flops", 0) - summary.get("transpose_flops", 0)
     if flops:
         lines.append(
             f"Tensor       {flops / 1e9:,.3f} GFLOP"
-            + _note(summary, "mfu_estimated_percent", ", {} of the bf16 peak (MFU)", _percent)
+            + _note(summary, "mfu_estimated_percent", ", {} of the bf16 peak (MFU)", percent)
             + _note(summary, "mm_arithmetic_intensity", "; {} FLOP/byte", "{:.1f}".format)
             + f", balance {balance(profile.target):.1f}"
         )
@@ -260,10 +259,6 @@ def _dma_rate(profile: ProfileData) -> float | None:
     busy_s = profile.summary.get("dma_active_time")
     moved = profile.summary.get("dma_transfer_total_bytes")
     return moved / (busy_s * 1e9) if busy_s and moved is not None else None
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f} %"
 
 
 def _size(count: float) -> str:

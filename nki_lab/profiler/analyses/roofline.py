@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nki_lab.percent import percent
 from nki_lab.profiler.data import ProfileData
 from nki_lab.source import text_of
 from nki_lab.targets import Target
@@ -88,7 +89,7 @@ class Roofline:
             binds = "  binds" if n == 0 and roof.least_ns else ""
             lines.append(
                 f"{roof.name:<26}{f'{roof.rate:,.1f} {roof.unit}':>18}"
-                f"{roof.least_ns / 1000:>14,.3f}{f'{100 * share:.1f} %':>12}{binds}"
+                f"{roof.least_ns / 1000:>14,.3f}{percent(share):>12}{binds}"
             )
         if self.adjusted_flops != self.flops:
             lines.append(

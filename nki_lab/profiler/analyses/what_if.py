@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from nki_lab.percent import percent
 from nki_lab.profiler.analyses.advice import Advices
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.text_table import ANSWER_LINES, cut
@@ -49,7 +50,7 @@ class WhatIf:
 
 def change(gain_share: float) -> str:
     """Write a gain as the change of the time it makes, such as `-12.5 %`."""
-    return f"{-100 * gain_share + 0.0:+.1f} %" if round(1000 * gain_share) else "0.0 %"
+    return percent(-gain_share + 0.0, sign="+") if round(1000 * gain_share) else "0.0 %"
 
 
 class WhatIfs(tuple[WhatIf, ...]):

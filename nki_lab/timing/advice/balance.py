@@ -10,6 +10,7 @@ import numpy as np
 
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Kernel
+from nki_lab.percent import percent
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from nki_lab.timing.advice.draft import Draft
 from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, counted
@@ -47,8 +48,8 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
                 busiest = max(busy[engine] - here, busy[other] + there)
                 as_if = f"as if {len(moved):,} of them took no time where they are"
                 yield Proposal(
-                    f"{engine.name} is busy {100 * busy[engine] / evidence.total_ns:.0f} % of the time, {other.name} "
-                    f"{100 * busy[other] / evidence.total_ns:.0f} %; "
+                    f"{engine.name} is busy {percent(busy[engine] / evidence.total_ns, 0)} of the time, {other.name} "
+                    f"{percent(busy[other] / evidence.total_ns, 0)}; "
                     f"{counted(len(entries), 'instruction')} of {engine.name} could run on either",
                     f"give {words} engine=nisa.engine.{other.name}",
                     entries,

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from nki_lab.percent import percent
 from nki_lab.targets.engines import TENSOR
 from nki_lab.timing.advice.evidence import AdviceRule, Evidence, Proposal, duration
 from nki_lab.timing.tensor_queue import CurrentLimit
@@ -37,7 +38,7 @@ def _find(evidence: Evidence) -> Iterator[Proposal]:
     entries = np.sort(np.concatenate([group.entries for group in groups]))
     yield Proposal(
         f"products that take {duration(work)} at the full rate took {duration(took / 1000)}: after idling the "
-        f"Tensor engine starts at {100 * target.pe_throttle_fraction:.0f} % of its rate, and needs "
+        f"Tensor engine starts at {percent(target.pe_throttle_fraction, 0)} of its rate, and needs "
         f"{(target.pe_throttle_window_ns or 0) / 1000:g} us of work to reach it",
         "keep the Tensor engine busy without gaps: load ahead, multiply larger tiles back to back, and do more work "
         "in one kernel",

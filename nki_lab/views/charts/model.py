@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nki_lab.percent import percent
 from nki_lab.profiler.analyses.report import badge
 from nki_lab.profiler.analyses.roofline import roofline as limits_of
 from nki_lab.profiler.profile import Profile
@@ -124,7 +125,7 @@ def utilisation(result: Any) -> Chart:
         unit="% of the time",
         labels=tuple(ENGINE_LABELS[row["engine"]] for row in rows),
         values=tuple(100 * row["share"] for row in rows),
-        notes=tuple(f"{100 * row['share']:.1f} %" for row in rows),
+        notes=tuple(percent(row["share"]) for row in rows),
         engines=tuple(row["engine"] for row in rows),
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nki_lab.percent import percent
 from nki_lab.views.head import MARGIN
 from nki_lab.views.page import LINE, ROOM, SHOWN, Page
 from nki_lab.views.report.model import report_data
@@ -64,7 +65,7 @@ def _engines(page: Page, engines: Sequence[Mapping[str, Any]]) -> None:
             page.picture.fill(_BAR_LEFT, page.y + 2, _BAR * row["share"], _BAR_HEIGHT, colour)
         waiting = "" if row["waiting_us"] is None else f"{row['waiting_us']:,.3f}"
         active = f"{row['active_us']:,.3f}"
-        _numbers(page, f"{100 * row['share']:.1f} %", active, waiting, f"{row['count']:,}")
+        _numbers(page, percent(row["share"]), active, waiting, f"{row['count']:,}")
 
 
 def _lines(page: Page, lines: Sequence[Mapping[str, Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki_lab.percent import percent
 from nki_lab.profiler.analyses.critical_path import CriticalPath, critical_path
 from nki_lab.profiler.analyses.curves import Curve, most_text
 from nki_lab.profiler.analyses.report import badge, bound_sentence
@@ -75,7 +76,7 @@ def timeline_picture(
     for k, track in enumerate(tracks):
         y = top + k * _ROW
         whole = max(1, timeline.runs[track.run].profile.total_ns)
-        share = f"{100 * track.busy_ns / whole:.0f}%" if len(track.rows) else "idle"
+        share = percent(track.busy_ns / whole, 0) if len(track.rows) else "idle"
         prefix = f"{'AB'[track.run]} " if compared else ""
         label = cut(prefix + track.label, (left - _MARGIN) // LETTER - 6)
         picture.text(_MARGIN, y + 4, label, INK if len(track.rows) else FAINT)
