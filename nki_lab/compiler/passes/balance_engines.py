@@ -54,8 +54,8 @@ def balance_engines(kernel: Kernel, options: Choices) -> Kernel:
     pairs = dependences_of(kernel)
     kernel = kernel.with_(dependences=pairs)
     if older:
-        shared = [_with_share(kernel, moved, share).with_(dependences=pairs) for share in (1, 0.5)]
-        return min((*shared, kernel), key=lambda each: _estimate(each, pairs))
+        tried = [_with_share(kernel, moved, share).with_(dependences=pairs) for share in (1, 0.5)]
+        return min((*tried, kernel), key=lambda each: _estimate(each, pairs))
     busy: Counter[Queue] = Counter()
     for form, count in counts.items():
         if not form.definition.observes:
