@@ -365,9 +365,16 @@ def arange(*args: Any) -> Index:
     """Return the index tensor of `nl.arange(stop)`, `nl.arange(start, stop)` or `nl.arange(start, stop, step)`."""
     if not 1 <= len(args) <= 3:
         raise IndexExpression(f"nl.arange takes 1 to 3 integers; found {len(args)} arguments")
+    if len(args) == 1 and type(args[0]) is int:
+        return _first(args[0])
     start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3]
     line = _line(start, stop, step, "nl.arange")
     return _grid((line,))[0]
+
+
+@lru_cache(maxsize=256)  # kernels ask for the same few in every trip
+def _first(count: int) -> Index:
+    return _grid((_line(0, count, 1, "nl.arange"),))[0]
 
 
 class Grid(tuple[Index, ...]):

@@ -6,6 +6,8 @@ made before it. (general/nki/api/nki.errors.rst, err_local_variable_used_out_of_
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import islice
 from typing import NamedTuple
 
 from nki_lab.beta1.program import Program
@@ -43,9 +45,13 @@ def check_scopes(builder: Builder, program: Program) -> None:
     for scope in reversed(program.scopes):  # those inside others end first, and count
         ended[scope.first : scope.end] = [scope] * (scope.end - scope.first)
     # Blocks belong to where their tensor was declared.
+    around: dict[int, Scope | None] = {}
+    ticks = [scope.ended for scope in program.scopes]  # in order
     for number, tick in program.declared.items():
-        around = [s for s in program.scopes if s.began <= tick < s.ended]
-        ended[number] = around[0] if around else None
+        if tick not in around:
+            later = islice(program.scopes, bisect_right(ticks, tick), None)
+            around[tick] = next((s for s in later if s.began <= tick), None)
+        ended[number] = around[tick]
     told: set[tuple[Span, str]] = set()
     first = min(scope.at for scope in program.scopes)
     for at, i in enumerate(builder.body[first:], first):

@@ -489,21 +489,23 @@ class Blocks:
 
     def block(self, place: tuple[int, ...]) -> Tile:
         """Return a block."""
-        for n, (at, size) in enumerate(zip(place, self.shape)):  # noqa: B905
-            if not 0 <= at < size:
-                raise outside(self.name, n, at, at, self.shape)
-        if place not in self._blocks:
-            self._blocks[place] = self._make(place)
-        return self._blocks[place]
+        block = self._blocks.get(place)
+        if block is None:
+            for n, (at, size) in enumerate(zip(place, self.shape)):  # noqa: B905
+                if not 0 <= at < size:
+                    raise outside(self.name, n, at, at, self.shape)
+            block = self._blocks[place] = self._make(place)
+        return block
 
     def begun(self, key: Any) -> tuple[Tile | None, Any]:
         """Return the block that the integers at the beginning of a key choose, if they do, and the rest of the key."""
         entries = key if isinstance(key, tuple) else (key,)
         place = entries[: self.count]
-        if len(place) < self.count or not all(
-            isinstance(k, int) and type(k) is not bool for k in place
-        ):
+        if len(place) < self.count:
             return None, key
+        for k in place:
+            if not isinstance(k, int) or type(k) is bool:
+                return None, key
         sizes = self.shape
         block = self.block(tuple([k + n if k < 0 else int(k) for k, n in zip(place, sizes)]))  # noqa: B905
         return block, entries[self.count :] or ...
