@@ -32,7 +32,7 @@ from nki_lab.migration.older_sites import (
     short,
     written,
 )
-from nki_lab.migration.positions import Positions
+from nki_lab.migration.positions import Bounds, Positions
 
 _PREDICATES = {"uint8", "uint16", "uint32"}
 
@@ -103,7 +103,8 @@ def _instruction(site: Former) -> cst.BaseExpression:
             words = [f"dst={dst}", *(f"{k}={v}" for k, v in given.items())]
             return f"{r.nisa}.{site.member}({', '.join(words)})"
 
-        return written(r, site.original, site.tiles, emit, dtype_argument(site), bounds)
+        kept = _of_result(site, bounds)
+        return written(r, site.original, site.tiles, emit, dtype_argument(site), kept)
     words = ", ".join(f"{k}={v}" for k, v in given.items())
     r.change(site.original, f"{short(site.name)} takes its arguments by name")
     r.before(f"{r.nisa}.{site.member}({words})")
@@ -111,6 +112,20 @@ def _instruction(site: Former) -> cst.BaseExpression:
     if isinstance(target, cst.Subscript) and "dst" in given:
         r.drop()
     return expression_of(given.get("dst", "None")) if target is not None else cst.Name("_")
+
+
+def _of_result(site: Former, bounds: Bounds) -> Bounds:
+    """Return the bounds along axes that the result has, too: statistics of masked columns are not masked."""
+    r, data = site.rewriter, site.old("data")
+    pairs = list(zip(r.seen(data or site.original), r.seen(site.original), strict=False))
+    return {
+        axis: bound
+        for axis, bound in bounds.items()
+        if all(
+            -axis <= min(len(a.shape), len(b.shape)) and a.shape[axis] == b.shape[axis]
+            for a, b in pairs
+        )
+    }
 
 
 @rule_for("isa.nc_matmul", "language.matmul")

@@ -21,7 +21,7 @@ from nki_lab.migration.positions import Bounds
 
 OPERATIONS = ("op", "op0", "op1", "reduce_op", "comp_op0", "comp_op1")
 # Parameters of instructions that take one float32 for each partition.
-COLUMNS = ("operand0", "operand1", "imm0", "imm1", "initial", "scale")
+COLUMNS = ("operand0", "operand1", "imm0", "imm1", "initial")
 TWICE = "was rounded once; a product with nl.reciprocal is rounded twice, so the last bits differ"
 
 #: Functions that a text may need.

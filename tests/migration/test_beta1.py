@@ -90,9 +90,9 @@ RULES = {
         ".permute((0, 1, 3, 2)), axis=[3])", (24, 24),
     ),
     "scale": (
-        ["t = nl.load(a)", "s = nl.copy(t[:, 3:4], dtype=nl.bfloat16)",
+        ["t = nl.load(a)", "s = nl.copy(t[:, 3:4], dtype=np.float32)",
          "nl.store(out, nisa.activation(np.exp, t, scale=s))"],
-        "scale=nl.copy(s, dtype=nl.float32)", (24, 20),
+        "op=nl.exp, data=t, scale=s)", (24, 20),
     ),
     "bounds": (
         ["ip, jf = nl.arange(16)[:, None], nl.arange(24)[None, :]", "kf = nl.arange(12)[None, :]",
@@ -185,6 +185,13 @@ RULES = {
         ["t = nl.load(a)", "ones = nl.load(nl.shared_constant(np.tri(24, 20, 3, dtype=np.int8), dtype=a.dtype))",
          "nl.store(out, nl.multiply(t, ones))"],
         "nl.shared_constant(np.tri(24, 20, 3, dtype=np.int8).astype(a.dtype))", (24, 20),
+    ),
+    "statistics": (
+        ["t = nl.load(a)", "ip, jf = nl.mgrid[0:24, 0:16]", "nl.store(out, t)",
+         "for i in nl.affine_range((a.shape[1] + 15) // 16):",
+         "    s = nisa.bn_stats(t[ip, 16 * i + jf], mask=16 * i + jf < a.shape[1])",
+         "    nl.store(out[:, 6 * i:6 * i + 6], s)"],
+        "nisa.bn_stats(dst=s, data=t[0:24, 16 * i:min(16 * i + 16, a.shape[1])])", (24, 20),
     ),
     "promotion": (
         ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.bfloat16)", "nl.store(out, nl.multiply(u, 1.7))"],
