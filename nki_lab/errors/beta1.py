@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nki_lab.errors.instruction import WrongOperand
 from nki_lab.errors.language import LanguageError, OutOfBounds, ViewError
 
 _INDENT = "\n            "
@@ -195,7 +194,7 @@ class ReturnInLoop(LanguageError):
     right = wrong.replace("        return out", "    return out")
 
 
-class WrongMemory(WrongOperand):
+class WrongMemory(LanguageError):
     """An operand of the older dialect is in a memory that its function does not take."""
 
     code = "NKI149"
