@@ -511,8 +511,9 @@ class LoopState(LoopControl):
         has its first value in every pass that the device makes. State that crosses passes lives in SBUF or
         HBM (nki/migration/index.rst, NKI 0.6.0). In kernels for NKI 0.6 and before it is a finding.
 
-        Where something that a body reaches has changed, such as the count of an allocator, nki_lab traces the kernel
-        once more, with the passes that Python would run. What gives the same instructions in each pass is not told.
+        Where something that a body reaches has changed, such as the count of an allocator, nki_lab traces
+        the kernel once more, with the passes that Python would run. What gives the same instructions in
+        each pass is not told.
         """
     wrong = """
         scale = [1.0]
