@@ -28,6 +28,7 @@ from tests.notebooks.front_ends import (
     offline,
     page_faults,
 )
+from tests.thorough import first
 
 ROOT = Path(__file__).parents[2]
 # Exercises that nobody has solved raise, so solved notebooks run; those without exercises have no solutions.
@@ -54,7 +55,7 @@ def test_every_view_leaves_text_and_a_picture_and_is_seen_offline(every, chromiu
         assert not any("nki" in error for error in console.errors)
 
 
-@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", first(NOTEBOOKS, 2), ids=lambda path: path.stem)
 def test_the_workshop_is_seen_offline(path: Path, chromium, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     stored = displays(
@@ -85,6 +86,7 @@ def test_what_jupyterlab_saves_is_seen_offline(every, chromium, tmp_path):
         assert list(page_faults(page, stored)) == []
 
 
+@pytest.mark.thorough
 def test_it_is_seen_in_jupyterlab_without_a_kernel_and_without_trust(every, chromium, tmp_path):
     notebook = nbformat.from_dict(every)
     notebook.metadata["kernelspec"] = {"name": "nowhere", "display_name": "Nowhere"}

@@ -10,6 +10,7 @@ from nki_lab.errors import UnknownOption
 from nki_lab.views.display import display
 from nki_lab.views.registry import view_names
 from nki_lab.widgets.picture import SHOWN_WIDTH, WIDTH
+from tests.thorough import first
 from tests.views.runs import added, by_hand
 from tests.views.test_display import HOSTILE, hostile_run
 from tests.widgets.test_picture import decode
@@ -54,7 +55,7 @@ def test_a_page_shows_names_as_they_are(text, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("view", view_names())
-@pytest.mark.parametrize("theme", ["dark", "light"])
+@pytest.mark.parametrize("theme", first(["dark", "light"]))
 def test_every_view_is_a_picture_of_pixels_and_of_shapes(view, theme) -> None:
     shown = display(added(), (view,))
     pixels = decode(shown.to_image("png", theme=theme))
