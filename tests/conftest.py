@@ -38,12 +38,6 @@ def nki_0_6(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NKI_LAB_NKI", "0.6")
 
 
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_auto_num_workers() -> int:
-    """Return one worker more than there are cores: some wait for a browser, a kernel or a command."""
-    return len(os.sched_getaffinity(0)) + 1 if hasattr(os, "sched_getaffinity") else 2
-
-
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the cells that nbval collects, so that `-m "not notebook"` leaves them out; put files with long tests first.
 

@@ -78,6 +78,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Page]:
     return {p.relative_to(html).as_posix(): Page(p) for p in html.rglob("*.html")}
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_every_link_leads_to_a_place_in_the_site(site: dict[str, Page]):
     broken = [
@@ -97,6 +98,7 @@ def leads(site: dict[str, Page], name: str, link: str) -> bool:
     return target is not None and (not anchor or anchor in target.ids)
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_pages_fetch_nothing_from_elsewhere(site: dict[str, Page]):
     fetched = {address for page in site.values() for address in page.fetched}
@@ -104,6 +106,7 @@ def test_pages_fetch_nothing_from_elsewhere(site: dict[str, Page]):
     assert [address for address in fetched if "//" in address] == []
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 def test_every_page_that_is_written_from_code_is_in_the_site(
     site: dict[str, Page], written: dict[str, str]

@@ -191,6 +191,10 @@ class Lab:
         nbformat.write(notebook, self.root / name)
         return name
 
+    def path(self, name: str) -> str:
+        """Return what pages call a file of the folder."""
+        return self._prefix + name
+
     def set(self, plugin: str, **values: object) -> None:
         """Store settings of a plugin, such as `nki-lab:settings`, for pages that are opened later."""
         body = json.dumps({"raw": json.dumps(values)}).encode()
@@ -230,7 +234,7 @@ class Lab:
 
     def open(self, page: Page, name: str) -> Notebook:
         """Open a notebook of the folder, and no other, and wait for its kernel."""
-        path = self._prefix + name
+        path = self.path(name)
         if page.url.startswith(f"{self.url}/lab") and not self._changed:
             page.evaluate(_CLOSE_ALL)
             page.evaluate(_OPEN, path)

@@ -11,7 +11,7 @@ from nki_lab.widgets.theme import ON_FILL, SERIES, contrast, rgb
 from tests.browser.gallery import KERNELS, THEMES
 from tests.browser.lab import NOTE_TEXT, browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 #: Least contrast of text (WCAG 2.2, 1.4.3), and of text that is read on (1.4.6): lists, paragraphs, tables, code.
 TEXT, READING = 4.5, 7.0

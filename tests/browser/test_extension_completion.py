@@ -68,7 +68,7 @@ def test_names_of_the_user_stay(lab: Lab, page: Page) -> None:
         "() => window.jupyterapp.shell.currentWidget.content.widgets[0].model.executionCount === 1"
     )
     write_in(page, 1, "nis")
-    for _ in range(10):  # JupyterLab waits a second for a kernel, which takes longer the first time
+    for _ in range(40):  # JupyterLab waits a second for a kernel, which takes longer the first time
         page.keyboard.press("Tab")
         page.locator(".jp-Completer-item").first.wait_for()
         if page.locator(".jp-Completer-item").count() > 1:
@@ -84,6 +84,7 @@ def test_names_of_the_user_stay(lab: Lab, page: Page) -> None:
     assert offered(page) == ["nlx"]
 
 
+@pytest.mark.thorough
 def test_it_can_be_turned_off(lab: Lab, page: Page) -> None:
     lab.set("nki-lab:settings", completion=False)
     lab.open(page, lab.write("off.ipynb", "%%nki\n"))

@@ -90,6 +90,7 @@ def test_the_keyboard_asks_and_escape_ends(lab: Lab, page: Page) -> None:
     assert page.locator(".jp-Notebook.jp-mod-editMode").count() == 1, "Escape also left the cell"
 
 
+@pytest.mark.thorough
 def test_it_can_be_turned_off(lab: Lab, page: Page) -> None:
     lab.set("nki-lab:settings", hover=False)
     try:

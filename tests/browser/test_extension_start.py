@@ -97,6 +97,7 @@ def test_the_palette_has_the_commands(lab: Lab, page: Page) -> None:
         assert label in found
 
 
+@pytest.mark.thorough
 def test_no_question_about_news_covers_the_first_result(lab: Lab, page: Page) -> None:
     toasts = page.locator(".Toastify__toast", has_text="Jupyter news")
     plugin = "@jupyterlab/apputils-extension:notification"

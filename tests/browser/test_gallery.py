@@ -13,7 +13,7 @@ from tests.browser.gallery import THEMES, live_pictures, still_pictures
 from tests.browser.lab import OUT, Console, browser
 from tests.widgets.test_picture import decode
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 
 @pytest.mark.parametrize("kernel", ["add", "attention"])

@@ -20,7 +20,7 @@ from tests.browser.test_renderers import (
     write_runs,
 )
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 
 @pytest.fixture(scope="module")

@@ -90,6 +90,7 @@ def test_work_that_ends_leaves_nothing(lab: Lab, page: Page) -> None:
     assert texts(notebook.outputs()[2]) == ["0.7615941762924194 is right\n"]
 
 
+@pytest.mark.thorough
 def test_without_the_extension_an_output_is_updated(bare_lab: Lab, page: Page) -> None:
     body = "print('first')\n_ = long(a, 20_000)\nprint('last')"
     notebook = bare_lab.open(page, write(bare_lab, "bare.ipynb", SETUP, body))

@@ -20,7 +20,7 @@ from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
 from tests.browser.lab import Console, Lab, Notebook, browser
 from tests.browser.test_extension import KERNEL, MAGIC, SETUP
 
-pytestmark = [pytest.mark.browser]
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 SHOWN = f"{MAGIC.replace('none', 'report')}\n{KERNEL}"
 HINT = "This is a stored picture. Run the cells up to this one to make it live."

@@ -100,6 +100,7 @@ def problems(page: Page, view: Locator, name: str) -> list[str]:
     return [f"{name}: {problem}" for problem in panel.evaluate(PROBLEMS)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kernel", ["add", "attention"])
 def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_path: Path) -> None:
     file = KERNELS[kernel]().show(*view_names()).save_html(tmp_path / "run.html")

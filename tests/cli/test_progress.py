@@ -15,7 +15,7 @@ import pytest
 from tests.long_kernel import LONG
 
 ROOT = Path(__file__).parents[2]
-COMMAND = ("run", "long.py", "--input", "a=ones:128x8", "--arg", "passes=80_000", "--json")
+COMMAND = ("run", "long.py", "--input", "a=ones:128x8", "--arg", "passes=250_000", "--json")
 
 pytestmark = pytest.mark.slow
 

@@ -264,6 +264,7 @@ def validated(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Valida
     return request.param, Validated(done.returncode, done.stdout + done.stderr, outcomes)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("name", SPOTS)
 def test_each_blind_spot_is_seen(validated: tuple[str, Validated], name: str):
     mode, run = validated
@@ -305,7 +306,9 @@ def invoke(*words: object):
         (["--timeout", "0"], 2, "greater than or equal to 1"),
     ],
 )
-def test_what_cannot_be_validated_is_told_in_one_line(tmp_path, monkeypatch, words, code, said):
+def test_what_cannot_be_validated_is_told_in_one_line_and_a_help(
+    tmp_path, monkeypatch, words, code, said
+):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(validate.subprocess, "call", lambda *a, **k: pytest.fail("was started"))
     (tmp_path / "empty" / ".ipynb_checkpoints").mkdir(parents=True)
@@ -317,7 +320,8 @@ def test_what_cannot_be_validated_is_told_in_one_line(tmp_path, monkeypatch, wor
     assert outcome.exit_code == code
     assert said in outcome.output
     if "timeout" not in words[0]:
-        assert len(outcome.output.splitlines()) == 1
+        _, help = outcome.output.splitlines()
+        assert help.startswith("  help: ")
 
 
 @pytest.mark.parametrize(("package", "name"), [("nbval", "nbval"), ("xdist", "pytest-xdist")])

@@ -68,6 +68,7 @@ def test_its_outputs_are_static_and_without_errors(path: Path):
             assert "\\u001b" not in json.dumps(output)  # no escape codes
 
 
+@pytest.mark.thorough
 @pytest.mark.notebook
 @pytest.mark.slow
 def test_solved_notebooks_come_out_the_same_on_another_cpu(tmp_path):

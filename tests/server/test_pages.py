@@ -225,6 +225,7 @@ def test_limits_end_the_work_and_not_the_server(folder: Path) -> None:
         assert server.get("api").status == 200
 
 
+@pytest.mark.thorough
 def test_the_server_answers_while_a_page_is_made_and_when_nobody_waits(
     server: RunningServer, folder: Path
 ) -> None:
