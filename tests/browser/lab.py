@@ -174,6 +174,8 @@ class Lab:
         return self
 
     def __exit__(self, *exception: object) -> None:
+        if _kept and (running := _kept[-1]):
+            running.leave(self.url)
         self._process.terminate()  # ends the kernels too
         try:
             self._process.wait(20)
@@ -457,6 +459,12 @@ class _Chromium:
             self._idle = page
         else:
             page.close()
+
+    def leave(self, address: str) -> None:
+        """Close the page that is kept if it shows this server: it would go on asking for it."""
+        if self._idle and self._idle.url.startswith(address):
+            self._idle.close()
+            self._idle = None
 
     def stop(self) -> None:
         """End it."""
