@@ -276,6 +276,7 @@ IN_PYTHON = {
     "save": "call .show().save_html(path) or .profile.save(path) of the result",
     "json": "read .profile.summary of the result",
     "migrate": "call nki_lab.migrate",
+    "accept": "call nki_lab.migrate with accept=",
 }
 
 

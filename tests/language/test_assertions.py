@@ -66,6 +66,28 @@ def test_every_pass_of_a_device_loop_is_looked_at():
         run(kernel, X, 4)
 
 
+def test_a_body_that_counts_for_itself_is_looked_at_too():
+    seen = []
+
+    def kernel(x, rows):
+        out = _stored(nl.load(x))
+
+        def body(i):
+            row = nl.load(x[nl.ds(i, 1)])
+            seen.append(
+                row.shape
+            )  # what a rehearsal of further passes is for: it changes no instruction
+            assert nl.less(row, 9.5)
+            nisa.dma_copy(out[nl.ds(i, 1)], row)
+
+        nl.fori_loop(0, rows, body)
+        return out
+
+    assert np.array_equal(run(kernel, X, 3).outputs[0], X)
+    with pytest.raises(CheckFailed, match=r"5 of 6 elements are false, the first at \[0, 1\]"):
+        run(kernel, X, 4)
+
+
 def test_a_named_comparison_in_psum_and_in_parentheses():
     def kernel(x):
         tile = nl.load(x)

@@ -653,6 +653,14 @@ class Builder(Findings):
         """Tell whether what a frame tests is a `while` over a tensor that nothing in its body can end."""
         return loops_for_ever(frame)
 
+    def take_back(self, count: int) -> list[Instruction | Loop]:
+        """Remove all but the first `count` instructions of the current body, and return them."""
+        self._look_for_truths()
+        taken = self.body[count:]
+        del self.body[count:]
+        self._looked_at = count
+        return taken
+
     def holds_comparison(self, tensor: NkiTensor) -> bool:
         """Tell whether the last instruction that wrote into a tensor's storage compared values."""
         self._look_for_truths()

@@ -72,8 +72,7 @@ class Rehearsal:
         if passes.first is None:
             passes.first = list(builder.body)
         else:
-            later = builder.body[len(passes.first) :]
-            del builder.body[len(passes.first) :]
+            later = builder.take_back(len(passes.first))
             self._left -= len(later)
             compared = _Comparison(passes.storages, f"; in pass {passes.number} Python gives")
             if difference := compared.bodies(passes.first, later):
