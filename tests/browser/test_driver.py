@@ -7,7 +7,7 @@ from playwright.sync_api import expect
 
 from tests.browser.lab import Console, Lab, browser
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 
 def write(path, *cells):
@@ -48,7 +48,6 @@ def wait_in_vain(chromium, page_of, still):
         page.locator("h6", has_text="never").wait_for()
 
 
-@pytest.mark.thorough
 def test_a_wait_lasts_while_something_moves_and_fails_when_nothing_does(chromium, tmp_path):
     (tmp_path / "slow.html").write_text(SLOW)
     waited = []
@@ -63,7 +62,6 @@ def test_a_wait_lasts_while_something_moves_and_fails_when_nothing_does(chromium
     assert waited
 
 
-@pytest.mark.thorough
 def test_an_open_notebook_is_still(chromium, tmp_path):
     """What JupyterLab asks its server for by itself is not taken for a move."""
     write(tmp_path / "idle.ipynb", "1 + 1")

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Page
 
 from tests.browser.lab import Lab
+from tests.thorough import first
 
 pytestmark = pytest.mark.browser
 
@@ -78,7 +79,7 @@ def test_a_cell_that_is_moved_is_inserted_below(lab: Lab, page: Page) -> None:
     assert cells[3] == "last = 1"
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+@pytest.mark.parametrize("theme", first(["JupyterLab Light", "JupyterLab Dark"]))
 def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -> None:
     name = theme.lower().replace(" ", "-")
     notebook = lab.open(page, lab.write(f"{name}.ipynb", f"{MAGIC}\n{KERNEL}"))

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page
 
 from tests.browser.lab import Lab
+from tests.thorough import first
 
 pytestmark = pytest.mark.browser
 
@@ -49,7 +50,7 @@ def assert_in_sight(page: Page, card: Locator) -> None:
     )
 
 
-@pytest.mark.parametrize("theme", ["JupyterLab Light", "JupyterLab Dark"])
+@pytest.mark.parametrize("theme", first(["JupyterLab Light", "JupyterLab Dark"]))
 def test_an_instruction_is_explained(lab: Lab, page: Page, theme: str) -> None:
     name = theme.lower().replace(" ", "-")
     notebook = lab.open(page, lab.write(f"hover-{name}.ipynb", KERNEL))

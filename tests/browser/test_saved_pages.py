@@ -18,7 +18,7 @@ from tests.browser.test_views import colours, settle, tab
 from tests.views.runs import added
 from tests.views.test_display import HOSTILE, hostile_run
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 
 @contextmanager

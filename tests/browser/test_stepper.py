@@ -27,6 +27,7 @@ from tests.browser.test_views import (
 from tests.simulator.kernels import one
 from tests.simulator.test_device_loops import ROWS, counted
 from tests.simulator.test_stepping import logarithms
+from tests.thorough import first
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
@@ -54,7 +55,7 @@ def at_step(panel: Locator, number: int) -> None:
     panel.get_by_text(re.compile(rf"^Step {number:,}: ")).wait_for()
 
 
-@pytest.mark.parametrize("dark", [True, False])
+@pytest.mark.parametrize("dark", first([True, False]))
 def test_a_loop_is_gone_through_by_keyboard(dark: bool, chromium: str, tmp_path: Path) -> None:
     result = run(counted, ROWS, one(384), target="trn2")
     count = len(result.execution.order)

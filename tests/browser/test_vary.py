@@ -11,7 +11,7 @@ from playwright.sync_api import Locator
 from tests.browser.lab import Lab
 from tests.browser.test_views import SETUP, opened, set_theme, settle, tab, view_of
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 TILED = """\
 %%nki --run "tiled(aT, b)" --target trn2 --show vary

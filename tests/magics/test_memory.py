@@ -81,6 +81,7 @@ def test_a_cell_that_runs_again_replaces_its_run(started, arrays):
     assert not alive(arrays)
 
 
+@pytest.mark.thorough
 def test_different_cells_leave_what_their_names_hold(started, arrays):
     notebook, before = started
     for n in range(15):
@@ -91,6 +92,7 @@ def test_different_cells_leave_what_their_names_hold(started, arrays):
     assert len(simulated._free) == 5
 
 
+@pytest.mark.thorough
 def test_calls_whose_results_nobody_keeps_leave_their_kernel(started, arrays):
     notebook, before = started
     notebook.good(cell("", DOUBLE.format(factor=2.0)))
@@ -102,6 +104,7 @@ def test_calls_whose_results_nobody_keeps_leave_their_kernel(started, arrays):
     assert added(before) == dict.fromkeys(before, 0)
 
 
+@pytest.mark.thorough
 def test_cells_that_fail_leave_nothing(started, arrays):
     notebook, before = started
     notebook.good("rows = np.array([[400]], np.int32)")
@@ -128,6 +131,7 @@ def test_cells_that_fail_leave_nothing(started, arrays):
     assert not alive(arrays)
 
 
+@pytest.mark.thorough
 def test_cells_that_are_stopped_leave_nothing(started, arrays):
     notebook, before = started
     text = DOUBLE.format(factor=2.0) + "import os, signal\n"
@@ -143,6 +147,7 @@ def test_cells_that_are_stopped_leave_nothing(started, arrays):
     assert not alive(arrays)
 
 
+@pytest.mark.thorough
 def test_checks_of_exercises_leave_nothing(started, arrays):
     notebook, before = started
     solutions = lesson_folders()["01_first_kernel"] / "solutions.py"

@@ -20,6 +20,7 @@ from nki_lab.cli import validate
 from nki_lab.cli.main import app
 from nki_lab.cli.notebook_checks import SANITIZE, misplaced_magic
 from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
+from tests.thorough import first
 
 ROOT = Path(__file__).parents[2]
 RAISES = {"tags": ["raises-exception"]}
@@ -243,7 +244,7 @@ class Validated(NamedTuple):
     outcomes: dict[str, str]
 
 
-@pytest.fixture(scope="module", params=["lax", "strict"])
+@pytest.fixture(scope="module", params=first(["lax", "strict"]))
 def validated(folder: Path, request: pytest.FixtureRequest) -> tuple[str, Validated]:
     words = f"-m nki_lab validate --{request.param} --timeout 60 --sanitize more.cfg --junit r.xml"
     # The dead one is named twice and runs once.
