@@ -28,6 +28,7 @@ def offered(page: Page) -> list[str]:
     return names
 
 
+@pytest.mark.thorough
 def test_without_a_kernel(lab: Lab, page: Page) -> None:
     cells = ("%%nki", "import nki.isa as ni", "")
     notebook = lab.open(page, lab.write("no_kernel.ipynb", *cells))

@@ -112,6 +112,7 @@ def test_enter_lists_the_instructions_of_a_line_where_the_source_is_alone(
         listed.first.wait_for(state="hidden")
 
 
+@pytest.mark.thorough
 def test_a_pass_is_read_by_its_differences(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "differences", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -161,6 +162,7 @@ def tip_at(page: Page, canvas: Locator, across: float, down: float) -> str:
     return tip.inner_text()
 
 
+@pytest.mark.thorough
 def test_the_elements_of_operands_are_named_with_index_address_and_value(
     lab: Lab, chromium: str
 ) -> None:
@@ -247,6 +249,7 @@ def held(*moment):
 display(replace(run, held=held), ("layout",))"""
 
 
+@pytest.mark.thorough
 def test_a_first_look_that_takes_its_time_says_what_it_waits_for(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "slow", SETUP, ROWS, GATHER, SLOW) as (page, _):
         page.locator(".jp-CodeCell").nth(3).scroll_into_view_if_needed()

@@ -84,12 +84,11 @@ KERNEL_TABS = [
     ("name", "expected"),
     first(
         [
-            ("add.profile.json", PROFILE_TABS),
             ("add.nkic", KERNEL_TABS),
+            ("add.profile.json", PROFILE_TABS),
             ("trace.nki.json", PROFILE_TABS),
             ("add.pftrace", PROFILE_TABS),
-        ],
-        2,
+        ]
     ),
 )
 def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: Page) -> None:
@@ -158,6 +157,7 @@ def test_a_corrupt_file_is_one_message_until_it_is_whole(lab: Lab, page: Page) -
     assert alert.inner_text().strip() == "there is no file cut.profile.json"
 
 
+@pytest.mark.thorough
 def test_a_view_comes_back_with_the_workspace(lab: Lab, page: Page) -> None:
     page.goto(f"{lab.url}/lab/workspaces/kept?reset")
     # The workspace is stored a moment after it has changed.

@@ -115,6 +115,7 @@ def test_the_path_and_the_dependences_are_drawn(lab: Lab, chromium: str) -> None
         notebook.screenshot("timeline_of_a_line", view)
 
 
+@pytest.mark.thorough
 def test_search_boxes_and_marks(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "box", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -164,6 +165,7 @@ def test_search_boxes_and_marks(lab: Lab, chromium: str) -> None:
         assert page.locator(".lm-Menu").count() == 0
 
 
+@pytest.mark.thorough
 def test_two_runs_are_compared(lab: Lab, chromium: str) -> None:
     cells = (SETUP, TRN1, MATMUL, "%nki_compare before matmul_result")
     with opened(lab, chromium, "compare", *cells) as (page, notebook):

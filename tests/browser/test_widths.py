@@ -119,6 +119,7 @@ def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_p
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.thorough
 def test_every_live_view_is_complete_beside_the_file_browser(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "widths", SETUP, MATMUL) as (page, notebook):
         page.evaluate(NOTE_TEXT)

@@ -45,6 +45,7 @@ def agree(kernel: EditorKernel, text: str) -> bool:
     return True
 
 
+@pytest.mark.thorough
 def test_of_every_construct(kernel: EditorKernel) -> None:
     kernel.run("x = np.ones((128, 512), np.float32)", "x")
     missed = {

@@ -110,6 +110,7 @@ def test_the_first_cell_that_fails_ends_it(write, cell: str, words: str):
     assert (failing.source, behind.outputs) == (cell, [])
 
 
+@pytest.mark.thorough
 def test_what_a_command_solves_is_not_kept_as_the_learners(write, tmp_path, monkeypatch):
     monkeypatch.setenv("NKI_LAB_PROGRESS", str(tmp_path / "progress.json"))
     ask = "from nki_lab.exercises import hint, progress\nhint('01.1')\nprint(progress().where)"
@@ -154,6 +155,7 @@ def test_widgets_and_what_an_editor_leaves_behind_are_dropped():
     assert cell.outputs[0].metadata == {"image/png": {"w": 1}}
 
 
+@pytest.mark.thorough
 def test_nbval_finds_an_output_that_is_out_of_date_and_a_wrong_option(write):
     path = write(LOAD, RUN, "print('0x7f0012345678')")
     assert execute(path, "--write").exit_code == 0

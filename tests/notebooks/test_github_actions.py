@@ -48,6 +48,7 @@ def test_it_installs_extras_that_exist_on_a_python_that_fits(job: dict[str, Any]
 
 @pytest.mark.slow
 @pytest.mark.notebook
+@pytest.mark.thorough
 def test_its_commands_fail_a_stale_notebook_and_keep_a_report(job: dict[str, Any], tmp_path: Path):
     for name, stored in (("good", "4\n"), ("stale", "5\n")):
         cell = new_code_cell("print(2 + 2)", execution_count=1)

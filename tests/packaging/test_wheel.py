@@ -48,6 +48,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return wheel
 
 
+@pytest.mark.thorough
 def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -64,6 +65,7 @@ def test_the_wheel_holds_the_package_and_the_built_extension_once(wheel: Path) -
     assert modules | {"nki_lab/py.typed"} <= set(names)
 
 
+@pytest.mark.thorough
 def test_the_wheel_holds_notebooks_and_exercises_but_nothing_that_is_for_authors(wheel: Path):
     workshop = ROOT / "workshop"
     wanted = [f for kind in ("*.ipynb", "*.svg", "problems.py") for f in workshop.rglob(kind)]

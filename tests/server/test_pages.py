@@ -68,6 +68,7 @@ FORMS = {
 }
 
 
+@pytest.mark.thorough
 def test_every_form_of_a_run_is_shown_in_its_views(server: RunningServer) -> None:
     pages = {}
     for name, views in FORMS.items():
