@@ -156,6 +156,13 @@ def random_module(add):
     return lambda i: add(random.random())
 
 
+def random_module_of_a_function(add):
+    import random as dice
+
+    dice.seed(7)
+    return lambda i: add(dice.uniform(1, 9))
+
+
 def random_of_numpy(add):
     np.random.seed(7)
     return lambda i: add(np.random.standard_normal())
@@ -223,6 +230,7 @@ HIDDEN = [
     (generator_given_to_a_function, "draw[0]"),
     (generator_of_random_numbers, "draw[0]"),
     (random_module, "random's generator"),
+    (random_module_of_a_function, "dice's generator"),
     (random_of_numpy, "np's generator"),
     (first_call_of_a_cache, "once()"),
     (body_without_a_text, "box"),
@@ -267,6 +275,26 @@ def test_hidden_state_is_told(make, name):
     assert "changes in the body of a device loop" in errors[0].message
     allowed = run(kernel_of(make), X, allow="NKI124")
     assert not np.allclose(allowed.value, in_python(make), rtol=1e-3)
+
+
+def test_the_first_difference_is_told_where_it_is_written_to_a_tile_of_the_pass():
+    @jit
+    def kernel(x):
+        out, b = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm), Counter()
+
+        def body(i):
+            t = nl.load(x[nl.ds(i, 1)])
+            nisa.tensor_scalar(dst=t, data=t, op0=nl.add, operand0=float(b.nxt()))
+            nisa.dma_copy(out[nl.ds(i, 1)], t)
+
+        nl.fori_loop(0, 8, body)
+        return out
+
+    with pytest.raises(
+        NkiError, match=r"in pass 2 Python gives operand0=2\.0 instead of 1\.0"
+    ) as told:
+        kernel(X)
+    assert "tensor_scalar" in told.value.span.text
 
 
 # -- bodies that need no state from other passes ----------------------------------------------------------------------

@@ -146,9 +146,8 @@ class Builder(Findings):
         self.loop_states: list[LoopState] = []  # of the open `while` loops
         #: Where loops were opened around whose bodies something changed -> what did; None where that was told at once.
         self.unsure: dict[Stack, dict[str, Any] | None] = {}
-        self.rehearsal: Any = (
-            None  # calls bodies for several passes, in a trace that is thrown away
-        )
+        #: Calls bodies for several passes, in a trace that is thrown away.
+        self.rehearsal: Any = None
         self.kept_order = KeptOrder()
         self._outer: list[tuple[list[Any], Loop]] = []
         self._loops = 0

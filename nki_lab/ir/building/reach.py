@@ -74,7 +74,8 @@ def reach_of_block(frame: FrameType, with_names: bool) -> Reach:
     """Return what a block of the function that runs in `frame` can reach, and which numbers its own names stand for."""
 
     def roots() -> dict[str, Any]:
-        return {**_globals_of(frame.f_code, frame.f_globals), **frame.f_locals}
+        code = frame.f_code
+        return _with_modules(code, {**_globals_of(code, frame.f_globals), **frame.f_locals})
 
     return Reach(roots, frame.f_locals if with_names else ())
 
@@ -161,6 +162,7 @@ def _state_of_function(function: FunctionType) -> _State:
             held[name] = cell.cell_contents
         except ValueError:  # not assigned yet
             continue
+    held = _with_modules(code, held)
     held |= {f"{function.__name__}.{name}": value for name, value in vars(function).items()}
     defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
     return held, held | dict(_numbered(f"a default of {function.__name__}", defaults))
@@ -168,18 +170,29 @@ def _state_of_function(function: FunctionType) -> _State:
 
 def _globals_of(code: CodeType, space: dict[str, Any]) -> dict[str, Any]:
     """Return what the text of a function, and of those inside it, may name in its module."""
-    names = {name: space[name] for name in code.co_names if name in space}
-    for name, module in list(names.items()):
+    return {name: space[name] for name in _names_in(code) if name in space}
+
+
+def _with_modules(code: CodeType, names: dict[str, Any]) -> dict[str, Any]:
+    """Add to `names` what the same text may name in the modules among them."""
+    text, found = _names_in(code), dict(names)
+    for name, module in names.items():
         if not isinstance(module, ModuleType):
             continue
-        if module is random or module is np.random or (module is np and "random" in code.co_names):
+        if module is random or module is np.random or (module is np and "random" in text):
             # What is drawn from where no generator is named.
             drawn: Any = random.seed if module is random else np.random.standard_normal
-            names[f"{name}'s generator"] = drawn.__self__
+            found[f"{name}'s generator"] = drawn.__self__
         elif not _is_foreign(module.__name__):
             held = vars(module)
-            names |= {f"{name}.{n}": held[n] for n in code.co_names if n in held}
+            found |= {f"{name}.{n}": held[n] for n in text if n in held}
+    return found
+
+
+def _names_in(code: CodeType) -> dict[str, None]:
+    """Return the names of globals and attributes in the text of a function and of those inside it, in its order."""
+    names = dict.fromkeys(code.co_names)
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
-            names |= _globals_of(inner, space)
+            names |= _names_in(inner)
     return names

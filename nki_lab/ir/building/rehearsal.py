@@ -109,7 +109,9 @@ class _Comparison:
     def bodies(self, first: Any, later: Any) -> tuple[Stack, str] | None:
         """Return (place, what) of the first difference, or None."""
         at = 0
-        skipped: Instruction | None = None
+        skipped: tuple[Stack, str] | None = (
+            None  # as long as only the first has further instructions
+        )
         for node in first:
             self._added = []
             different = self._nodes(node, later[at] if at < len(later) else None)
@@ -119,11 +121,11 @@ class _Comparison:
             for key in self._added:
                 del self._pairs[key]
             if not self._makes(node):
-                return different
-            skipped = skipped or node
+                return skipped or different
+            skipped = skipped or different
         if at < len(later):
-            return later[at].stack, f"{self._gives} a further {_name(later[at])}"
-        return None if skipped is None else (skipped.stack, "")
+            return skipped or (later[at].stack, f"{self._gives} a further {_name(later[at])}")
+        return None if skipped is None else (skipped[0], "")
 
     def _makes(self, node: Any) -> bool:
         """Tell whether an instruction only writes tensors of its pass, such as a constant that later passes find."""
