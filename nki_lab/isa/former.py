@@ -14,10 +14,11 @@ from typing import Any
 from nki_lab.errors import NotOnTarget
 from nki_lab.ir.definition.instruction import BINDER, BINDING, Definition, registry
 from nki_lab.ir.tensor.trace import active
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma_compute import dma_compute
 from nki_lab.isa.dma_transpose import TRANSPOSED
-from nki_lab.isa.enums import dma_engine
+from nki_lab.isa.enums import dge_mode, dma_engine
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import is_internal
 from nki_lab.targets.spaces import PSUM
@@ -175,11 +176,22 @@ def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
         tensor_copy(dst=copied, src=source)
         arguments["src"] = source = copied
     if operator is None:
+        _move_bits(builder, arguments)
         return None
     arguments["srcs"] = [arguments.pop("src"), arguments["dst"]]
     arguments |= {"reduce_op": operator, "unique_indices": unique}
     arguments.pop("dge_mode", None)
     return dma_compute
+
+
+def _move_bits(builder: Any, arguments: dict[str, Any]) -> None:
+    # The hardware block moves bytes as they are; of dtypes of two sizes the guide says no more than that it is undefined.
+    src, dst = arguments["src"], arguments["dst"]
+    by_hardware = arguments.get("dge_mode") in (dge_mode.hwdge, dge_mode.hwdge.value)
+    if by_hardware and isinstance(src, NkiTensor) and isinstance(dst, NkiTensor):
+        if src.dtype != dst.dtype and src.dtype.itemsize == dst.dtype.itemsize:
+            builder.meet_form("cast by hardware", FORMS["cast by hardware"].what)
+            arguments["src"] = src.view(dst.dtype)
 
 
 def _as_memset(builder: Any, arguments: dict[str, Any]) -> None:

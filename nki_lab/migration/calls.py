@@ -230,6 +230,8 @@ def move_call(site: Site) -> cst.BaseExpression:
     if site.method == "depends_on" and not site.name:
         _depends_on(site)
         return site.result()
+    if site.method == "reshape" and not site.name:
+        return _reshape(site)
     if not site.name:
         return site.updated
     if site.name == "nki.jit":
@@ -340,6 +342,36 @@ def _depends_on(site: Site) -> None:
     if site.rewriter.moves("dependency kind") and not any(n == "kind" for n, _ in site.arguments):
         site.set("kind", site.written("nki.isa.dependency.runtime"))
         site.rewriter.change(site.original, "depends_on: `kind` is given")
+
+
+def _reshape(site: Site) -> cst.BaseExpression:
+    """Take the first elements before a reshape that kept no more."""
+    call, function = site.updated, site.updated.func
+    forms = site.rewriter.facts.forms.get(site.rewriter.place(site.original), set())
+    form = next((f for f in forms if f.startswith("reshape") and site.rewriter.moves(f)), None)
+    if form is None or not isinstance(function, cst.Attribute) or len(call.args) != 1:
+        return call
+    shape, tensor = call.args[0].value, code_of(function.value)
+    sizes = shape.elements if isinstance(shape, (cst.Tuple, cst.List)) else ()
+    if (
+        not sizes
+        or not m.matches(function.value, _SIMPLE)
+        or any(isinstance(size, cst.StarredElement) for size in sizes)
+    ):
+        site.rewriter.decide(site.original, f"{FORMS[form].what}; {FORMS[form].instead}")
+        return call
+    axis = 1 if form == "reshape on chip" else 0
+    simple = len(sizes) == axis + 1 or _SIMPLE | m.Integer()
+    count = " * ".join(
+        code_of(size.value)
+        if simple is True or m.matches(size.value, simple)
+        else f"({code_of(size.value)})"
+        for size in sizes[axis:]
+    )
+    first = f"{tensor}.flatten_dims({axis}, {tensor}.ndim - 1)[{':, ' * axis}0:{count}]"
+    again = "" if len(sizes) == axis + 1 else f".reshape({code_of(shape)})"
+    site.rewriter.change(site.original, "reshape: the first elements are taken before")
+    return cst.parse_expression(first + again)
 
 
 # -- forms of any call -----------------------------------------------------------------------------------------------
@@ -462,6 +494,15 @@ def _dma_copy(site: Site) -> bool:
             site.change("a tile in PSUM is copied into SBUF first")
         else:
             site.decide(f"`src` is in PSUM in some calls; {FORMS['copy from PSUM'].instead}")
+    dst = site.value("dst")
+    if site.met("cast by hardware") and source is not None and dst is not None:
+        if m.matches(dst, _SIMPLE):
+            site.set("src", f"{code_of(source)}.view({code_of(dst)}.dtype)")
+            site.change("bits are moved: `src` is seen in the dtype of `dst`")
+        else:
+            site.decide(
+                f"bits are moved from one dtype to another; {FORMS['cast by hardware'].instead}"
+            )
     unique = site.drop("unique_indices")
     operator = site.drop("dst_rmw_op")
     if operator is None:

@@ -49,6 +49,12 @@ FORMS: dict[str, Form] = {
         f"{_TO_0_3}, nisa.dma_copy: reading from PSUM",
         {"0.3": ERROR},
     ),
+    "cast by hardware": Form(
+        "nisa.dma_copy(dge_mode=nisa.dge_mode.hwdge) between two dtypes",
+        "write src.view(dst.dtype), since it moves bits, or another dge_mode, which casts",
+        f"{_TO_0_3}, nisa.dma_copy: dge_mode type matching",
+        {"0.3": ERROR},
+    ),
     "reduce axis": Form(
         "nisa.tensor_reduce with axis=1 for the last of more than two axes",
         "write the number of the last axis",
@@ -65,6 +71,18 @@ FORMS: dict[str, Form] = {
         "nl.rsqrt of a tile in PSUM",
         "copy the tile into SBUF first, nl.rsqrt(nl.copy(tile)), or write nisa.activation(dst, op=nl.rsqrt, data=tile)",
         f"{_TO_0_5}, nki.language.rsqrt: PSUM inputs no longer supported",
+        {"0.5": ERROR},
+    ),
+    "reshape in HBM": Form(
+        "reshape to fewer elements than a tensor in HBM has",
+        "take the first ones before: t.flatten_dims(0, t.ndim - 1)[0:count].reshape(shape)",
+        f"{_TO_0_5}, nki.language.NkiTensor.reshape: element count now validated",
+        {"0.5": ERROR},
+    ),
+    "reshape on chip": Form(
+        "reshape to fewer elements than a tensor on chip has",
+        "take the first ones of each partition before: t.flatten_dims(1, t.ndim - 1)[:, 0:count].reshape(shape)",
+        f"{_TO_0_5}, nki.language.NkiTensor.reshape: element count now validated",
         {"0.5": ERROR},
     ),
     "unknown keyword": Form(

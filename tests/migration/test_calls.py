@@ -108,6 +108,20 @@ CASES = [
          "nisa.range_select(t, t, nl.greater_equal, nl.less, lo, hi, "
          "reduce_res=m, reduce_op=nl.maximum, range_start=0)\n",
          more={"target": "trn2"}),
+    Case("cast by hardware", "0.2", "out = nl.ndarray(a.shape, dtype=nl.int32, buffer=nl.shared_hbm)\n"
+         "t = nl.ndarray(a.shape, nl.int32)\n{old}" + STORE,
+         "nisa.dma_copy(dst=t[:, 3:], src=a[:, 3:], dge_mode=nisa.dge_mode.hwdge)\nnisa.dma_copy(t[:, :3], b[:, :3])\n",
+         "nisa.dma_copy(dst=t[:, 3:], src=a[:, 3:].view(t[:, 3:].dtype), dge_mode=nisa.dge_mode.hwdge)\n"
+         "nisa.dma_copy(t[:, :3], b[:, :3])\n",
+         (A, C), more={"target": "trn2"}),
+    Case("reshape in HBM", "0.4", OUT.format("(6, 5, 4)") + "n = 3\n{old}nisa.dma_copy(dst=out, src=r)\nreturn out\n",
+         "r = a.reshape((2 * n, 5, 4))  # the first rows\n",
+         "r = a.flatten_dims(0, a.ndim - 1)[0:(2 * n) * 5 * 4].reshape((2 * n, 5, 4))  # the first rows\n", (CUBE,)),
+    Case("reshape on chip", "0.4", OUT.format("(40, 2, 5)") + TILE
+         + "{old}nisa.tensor_copy(r[:, 1], s[:, 0:5])\nnisa.dma_copy(dst=out, src=r)\nreturn out\n",
+         "r = t.reshape((40, 2, 5))\ns = t.reshape([40, 3 + 4])\n",
+         "r = t.flatten_dims(1, t.ndim - 1)[:, 0:2 * 5].reshape((40, 2, 5))\n"
+         "s = t.flatten_dims(1, t.ndim - 1)[:, 0:3 + 4]\n", (CUBE,)),
     Case("reduce axis", "0.2", OUT.format("(40, 3)") + TILE + "r = nl.ndarray((40, 3), a.dtype)\n"
          "{old}nisa.dma_copy(dst=out, src=r)\nreturn out\n",
          "nisa.tensor_reduce(r, nl.add, t, axis=1)\n", "nisa.tensor_reduce(r, nl.add, t, axis=2)\n", (CUBE,)),
@@ -300,6 +314,19 @@ def kernel(a):
 """)
     moved = nki_lab.migrate(f"{path}::kernel", A, nki="0.2")
     assert "write a member of nisa.dge_mode: nisa.dge_mode.hwdge" in moved.undecided[0].text
+    assert not moved.proof, "NKI 0.7 refuses it"
+
+
+def test_a_reshape_whose_sizes_the_text_does_not_say_is_left_with_what_to_write(module):
+    path = module("""@nki.jit
+def kernel(a):
+    shape = (3, 7)
+    out = nl.ndarray(shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a.reshape(shape))
+    return out
+""")
+    moved = nki_lab.migrate(f"{path}::kernel", A, nki="0.4")
+    assert "t.flatten_dims(0, t.ndim - 1)[0:count].reshape(shape)" in moved.undecided[0].text
     assert not moved.proof, "NKI 0.7 refuses it"
 
 

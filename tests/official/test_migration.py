@@ -8,7 +8,14 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api.nki import jit
-from nki_lab.errors import InstructionError, LanguageError, NkiError, TensorArgument, WrongCall
+from nki_lab.errors import (
+    InstructionError,
+    LanguageError,
+    NkiError,
+    TensorArgument,
+    ViewError,
+    WrongCall,
+)
 from nki_lab.runtime import run
 from tests.official.pages import shows
 from tests.official.running import check, in_versions, on_all, on_later, wide
@@ -135,6 +142,52 @@ def test_bits_are_moved_through_a_view(target, nki, rng):
     check(moved(True), (x,), x, target=target, nki=nki)
     with pytest.raises(InstructionError, match="dma_copy"):
         run(moved(False), x, target=target, nki=nki)
+
+
+@shows(PAGE, "hardware moves bits between dtypes of one size, refused since 0.3")
+@pytest.mark.parametrize("nki", ["0.1", "0.2", "0.3", "0.7"])
+def test_hardware_moves_bits_until_0_3(nki, rng):
+    def moved(dtype):
+        def kernel(x):
+            tile = nl.ndarray(x.shape, dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile[:, 1:], src=x[:, 1:], dge_mode=nisa.dge_mode.hwdge)
+            nisa.dma_copy(dst=tile[:, 0:1], src=x[:, 0:1])  # casts
+            return out_of(tile)
+
+        return kernel
+
+    x = signed(rng, (12, 40), "float32")
+    cast = np.concatenate([np.rint(x[:, :1]).astype(np.int32), x.view(np.int32)[:, 1:]], axis=1)
+    if nki in ("0.1", "0.2"):
+        check(moved(nl.int32), (x,), cast, target="trn2", nki=nki)
+    for dtype in (nl.bfloat16, *([nl.int32] if nki not in ("0.1", "0.2") else [])):
+        with pytest.raises(InstructionError, match="hwdge cannot cast"):
+            run(moved(dtype), x, target="trn2", nki=nki)
+
+
+@shows(PAGE, "a reshape keeps the number of elements since 0.5")
+@pytest.mark.parametrize("nki", ["0.1", "0.4", "0.5", "0.7"])
+def test_a_reshape_to_fewer_elements_is_refused_since_0_5(nki, rng):
+    def shaped(on_chip, shape):
+        def kernel(x):
+            part = (into(x) if on_chip else x).reshape(shape)
+            out = nl.ndarray(shape, x.dtype, buffer=nl.shared_hbm)
+            nisa.dma_copy(dst=out, src=part)
+            return out
+
+        return kernel
+
+    x = signed(rng, (24, 5, 6), "float32")
+    tries = {(True, (24, 2, 7)): x.reshape(24, 30)[:, :14], (False, (3, 35)): x.ravel()[:105]}
+    for (on_chip, shape), first in tries.items():
+        if nki in ("0.1", "0.4"):
+            check(shaped(on_chip, shape), (x,), first.reshape(shape), nki=nki)
+        else:
+            with pytest.raises(ViewError, match="elements, need 720"):
+                run(shaped(on_chip, shape), x, nki=nki)
+    for on_chip, shape in ((True, (12, 30)), (True, (24, 31)), (False, (24, 31)), (False, (0, 5))):
+        with pytest.raises(ViewError, match="elements, need 720"):  # what it would be no page says
+            run(shaped(on_chip, shape), x, nki=nki)
 
 
 @shows(

@@ -27,7 +27,9 @@ from nki_lab.ir.tensor.fields import Addressing, Dynamic, Fixed, TensorFields
 from nki_lab.ir.tensor.operators import TensorOperators
 from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.storage import Storage, leaves_storage
+from nki_lab.ir.tensor.trace import active
 from nki_lab.targets.spaces import SBUF, MemoryRegion
+from nki_lab.versions import ERROR, FORMS
 
 # Partitions whose offsets stand together: Vector, Scalar and GpSimd; Tensor (API stub, NkiTensor.indirect).
 _GROUP, _GROUP_TENSOR = 16, 32
@@ -372,8 +374,18 @@ class NkiTensor(Fixed, TensorOperators):
         )
 
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
-        """Return the same elements in another shape, where the layout allows it without a copy."""
+        """Return the same elements in another shape, where the layout allows it without a copy.
+
+        Before NKI 0.5 fewer elements were taken, too; that they are the first ones, on chip of each partition, is assumed.
+        """
         sizes = integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
+        rows = self.shape[: self.storage.on_chip]
+        is_less = active.builder and min(sizes) > 0 and prod(sizes) < self.size
+        if is_less and rows == sizes[: len(rows)]:
+            form = "reshape on chip" if rows else "reshape in HBM"
+            if active.builder.meet_form(form, FORMS[form].what) != ERROR:
+                kept = (np.s_[:], np.s_[: prod(sizes[1:])]) if rows else np.s_[: prod(sizes)]
+                return self.reshape((*rows, self.size // prod(rows)))[kept].reshape(sizes)
         if prod(sizes) != self.size or min(sizes, default=0) < 1:
             raise ViewError(
                 f"reshape{sizes} of {self.describe()}: {prod(sizes)} elements, need {self.size}",
