@@ -185,13 +185,14 @@ def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
 
 
 def _move_bits(builder: Any, arguments: dict[str, Any]) -> None:
-    # The hardware block moves bytes as they are; of dtypes of two sizes the guide says no more than that it is undefined.
+    # The hardware block moves bytes as they are; for dtypes of two sizes the guide only says "undefined".
     src, dst = arguments["src"], arguments["dst"]
+    if not (isinstance(src, NkiTensor) and isinstance(dst, NkiTensor)) or src.dtype == dst.dtype:
+        return
     by_hardware = arguments.get("dge_mode") in (dge_mode.hwdge, dge_mode.hwdge.value)
-    if by_hardware and isinstance(src, NkiTensor) and isinstance(dst, NkiTensor):
-        if src.dtype != dst.dtype and src.dtype.itemsize == dst.dtype.itemsize:
-            builder.meet_form("cast by hardware", FORMS["cast by hardware"].what)
-            arguments["src"] = src.view(dst.dtype)
+    if by_hardware and src.dtype.itemsize == dst.dtype.itemsize:
+        builder.meet_form("cast by hardware", FORMS["cast by hardware"].what)
+        arguments["src"] = src.view(dst.dtype)
 
 
 def _as_memset(builder: Any, arguments: dict[str, Any]) -> None:

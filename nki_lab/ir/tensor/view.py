@@ -376,7 +376,7 @@ class NkiTensor(Fixed, TensorOperators):
     def reshape(self, shape: Sequence[int]) -> NkiTensor:
         """Return the same elements in another shape, where the layout allows it without a copy.
 
-        Before NKI 0.5 fewer elements were taken, too; that they are the first ones, on chip of each partition, is assumed.
+        Before NKI 0.5 fewer elements were taken, too: the first ones, on chip of each partition, as is assumed here.
         """
         sizes = integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
         rows = self.shape[: self.storage.on_chip]
