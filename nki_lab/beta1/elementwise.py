@@ -153,7 +153,10 @@ def unary(name: str, x: Any, dtype: Any = None, mask: Any = None) -> Tile:
     """Emit the instruction for `name(x)` and return its new tile."""
     x = on_chip(x, f"nl.{name}")
     if not isinstance(x, Tile):
-        raise WrongOperand(f"nl.{name}: `x` must be a tile, found {type(x).__name__} {x!r}")
+        raise WrongOperand(
+            f"nl.{name}: `x` must be a tile, found {type(x).__name__} {x!r}",
+            help="load arrays first with nl.load; compute numbers by Python",
+        )
     if name == "negative":
         return binary("multiply", x, -1.0, dtype or x.dtype, mask)
     if name == "invert" and x.dtype is not bool_:

@@ -116,7 +116,9 @@ class Index(Term):
         if divisor is None:
             return NotImplemented
         if divisor == 0:
-            raise IndexExpression("an index tensor divided by 0")
+            raise IndexExpression(
+                "an index tensor divided by 0", help="divide by an integer that is not 0"
+            )
         if not any(c % divisor for c in self.coef):
             coef = tuple([c // divisor for c in self.coef])
             return Index(self.shape, coef, self.const // divisor)
@@ -157,7 +159,8 @@ class Index(Term):
             other = whole(float(other)) if math.isfinite(other) else None
         if other is None:
             raise BadMask(
-                f"an index tensor is compared with {symbol} to a value that is not a finite number"
+                f"an index tensor is compared with {symbol} to a value that is not a finite number",
+                help="compare with an integer: i_f < 256",
             )
         return self._plus(other, -1, symbol)
 
@@ -225,14 +228,18 @@ class Index(Term):
                 continue
             if d == len(self.shape):
                 raise IndexExpression(
-                    f"an index tensor of shape {list(self.shape)} is indexed with more than {d} positions"
+                    f"an index tensor of shape {list(self.shape)} is indexed with more than {d} positions",
+                    help="write None for a new axis: nl.arange(n)[:, None]",
                 )
             n, step = self.shape[d], self.coef[d]
             if type(k) is slice:
                 if k.start is not None or k.stop is not None or k.step is not None:
                     chosen = range(n)[k]
                     if not chosen:
-                        raise IndexExpression(f"{_written(k)} selects nothing of {n} positions")
+                        raise IndexExpression(
+                            f"{_written(k)} selects nothing of {n} positions",
+                            help=f"write a slice with a position from 0 to {n - 1}",
+                        )
                     const += step * chosen.start
                     n, step = len(chosen), step * chosen.step
                 sizes.append(n)
@@ -241,7 +248,8 @@ class Index(Term):
                 position = _integer(k, "[]")
                 if position is None or not -n <= position < n:
                     raise IndexExpression(
-                        f"position {k!r} of an index tensor with {n} along axis {d}"
+                        f"position {k!r} of an index tensor with {n} along axis {d}",
+                        help=f"write an integer from {-n} to {n - 1}, a slice, or None",
                     )
                 const += step * (position % n)
             d += 1
@@ -313,7 +321,10 @@ def _not_affine(what: str) -> IndexExpression:
 def _exactly(limit: float) -> int:
     if limit.is_integer():
         return int(limit)
-    raise BadMask(f"an index tensor never equals {limit}: compare with an integer")
+    raise BadMask(
+        f"an index tensor never equals {limit}: compare with an integer",
+        help=f"compare with an integer, or write a limit: < {limit}",
+    )
 
 
 def _integer(value: Any, symbol: str) -> int | None:
@@ -351,7 +362,8 @@ def _line(start: Any, stop: Any, step: Any, what: str) -> range:
             parts.append(operator.index(part))
         except TypeError:
             raise IndexExpression(
-                f"{what} takes integers known while the kernel is traced; found {type(part).__name__} {part!r}"
+                f"{what} takes integers known while the kernel is traced; found {type(part).__name__} {part!r}",
+                help="pass it to the kernel as an int",
             ) from None
     if parts[2] == 0 or not range(*parts):
         raise IndexExpression(
@@ -364,7 +376,10 @@ def _line(start: Any, stop: Any, step: Any, what: str) -> range:
 def arange(*args: Any) -> Index:
     """Return the index tensor of `nl.arange(stop)`, `nl.arange(start, stop)` or `nl.arange(start, stop, step)`."""
     if not 1 <= len(args) <= 3:
-        raise IndexExpression(f"nl.arange takes 1 to 3 integers; found {len(args)} arguments")
+        raise IndexExpression(
+            f"nl.arange takes 1 to 3 integers; found {len(args)} arguments",
+            help="write nl.arange(n), or nl.arange(start, stop, step)",
+        )
     if len(args) == 1 and type(args[0]) is int:
         return _first(args[0])
     start, stop, step = (0, *args, 1) if len(args) == 1 else (*args, 1)[:3]

@@ -162,7 +162,10 @@ def _basic(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
                 by, start = _by_scalar(tile, axis, start), 0
             size = _integer(k.size, tile, axis)
             if size < 1:
-                raise BadIndexing(f"nl.ds of {size} elements on axis {axis} of {tile.describe()}")
+                raise BadIndexing(
+                    f"nl.ds of {size} elements on axis {axis} of {tile.describe()}",
+                    help="write a size of 1 or more",
+                )
             plan.append((_integer(start, tile, axis), 1, size))
         else:
             plan.append((_element(k, tile, axis), 1, 0))

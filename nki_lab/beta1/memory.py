@@ -32,7 +32,10 @@ from nki_lab.isa.dma_compute import dma_compute
 def load(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tile:
     """Return a new SBUF tile with the values of a tensor in HBM."""
     if not isinstance(src, Tile):
-        raise WrongOperand(f"nl.load: `src` must be a tensor, found {type(src).__name__}")
+        raise WrongOperand(
+            f"nl.load: `src` must be a tensor, found {type(src).__name__}",
+            help="load a tensor in HBM, such as an argument of the kernel",
+        )
     if src.on_chip:
         raise WrongMemory(
             f"nl.load: `src` must be in HBM; found {src.describe()}",
@@ -146,7 +149,10 @@ def atomic_rmw(dst: Tile, value: Any, op: Any, *, mask: Any = None, **kwargs: An
 def copy(src: Any, *, mask: Any = None, dtype: Any = None, **kwargs: Any) -> Tile:
     """Return a copy of a tile in SBUF."""
     if not isinstance(src, Tile):
-        raise WrongOperand(f"nl.copy: `src` must be a tile, found {type(src).__name__}")
+        raise WrongOperand(
+            f"nl.copy: `src` must be a tile, found {type(src).__name__}",
+            help="load arrays first with nl.load; fill a tile with a number by nl.full",
+        )
     on_chip(src, "nl.copy", "src")
     out = new(src.shape, src.dtype if dtype is None else dtype_named(dtype))
     return each(

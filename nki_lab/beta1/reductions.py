@@ -53,7 +53,10 @@ def tensor_reduce(
 ) -> Tile:  # fmt: skip
     """Return a tile reduced along free axes; those before the last are brought to the end first."""
     if not isinstance(data, Tile):
-        raise WrongOperand(f"a reduction takes a tile, found {type(data).__name__} {data!r}")
+        raise WrongOperand(
+            f"a reduction takes a tile, found {type(data).__name__} {data!r}",
+            help="load arrays first with nl.load; reduce numbers by Python",
+        )
     rank, keywords = data.ndim, {"dtype": dtype, "negate": negate, **kwargs}
     axes = free_axes(axis, rank, "a reduction")
     kept = [n for n in range(rank) if n not in axes]

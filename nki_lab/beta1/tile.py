@@ -226,7 +226,10 @@ class Tile:
     def assert_shape(self, shape: Sequence[int]) -> Tile:
         """Return the tile; raise unless it has this shape."""
         if self.shape != tuple(shape):
-            raise RuleBroken(f"{self.describe()} should have the shape {list(shape)}")
+            raise RuleBroken(
+                f"{self.describe()} should have the shape {list(shape)}",
+                help="correct the shape that the kernel asserts, or what makes the tile",
+            )
         return self
 
     # -- parts ---------------------------------------------------------------------------------------------------
@@ -302,7 +305,10 @@ class Tile:
         assert self.axes is not None
         along = [n for n, axis in enumerate(self.axes) if axis.coef[by.axis]]
         if len(along) != 1:
-            raise NotModelled(f"a tile of indices on a derived axis of {self.describe()}")
+            raise NotModelled(
+                f"a tile of indices on a derived axis of {self.describe()}",
+                help="index an axis of the tensor itself, before it is reshaped or split",
+            )
         return by._replace(axis=along[0])
 
     @refusing("t.view")
@@ -359,7 +365,10 @@ class Tile:
         view = self.read()
         strides = reshape_strides(view.shape, view.strides, sizes)
         if strides is None:
-            raise ViewError(f"reshape of {self.describe()} to {sizes} needs a copy")
+            raise ViewError(
+                f"reshape of {self.describe()} to {sizes} needs a copy",
+                help="copy the tile first: nl.copy(t).reshape(shape)",
+            )
         return Tile(view._view(sizes, strides, view.offset))
 
     @refusing("t.expand_dims")

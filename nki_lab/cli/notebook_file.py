@@ -171,7 +171,10 @@ def _failure(error: Any, notebook: Any, name: str, seconds: int, log: IO[str]) -
     if isinstance(error, CellExecutionError):
         shown = _traceback(notebook) or f"{error.ename}: {error.evalue}"
         number = sum(_has_run(cell) for cell in notebook.cells)
-        failed = UsageError(f"{name}: cell [{number}] raises {error.ename}")
+        failed = UsageError(
+            f"{name}: cell [{number}] raises {error.ename}",
+            help="correct the cell, or tag it `raises-exception` where it is to fail",
+        )
         failed.message += f"\n\n{shown}"  # a traceback has lines, which a message has not
         return failed
     if isinstance(error, CellTimeoutError):

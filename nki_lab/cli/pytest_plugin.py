@@ -108,7 +108,9 @@ def pytest_collectstart(collector: pytest.Collector) -> None:
 def _check_notebooks(config: pytest.Config) -> None:
     if config.getoption("--nki-notebooks"):
         if not config.pluginmanager.has_plugin("nbval"):
-            raise pytest.UsageError("--nki-notebooks needs nbval, which is not installed")
+            raise pytest.UsageError(
+                "--nki-notebooks needs nbval, which is not installed: pip install nbval"
+            )
         from nki_lab.cli.notebook_checks import NotebookChecks
 
         config.pluginmanager.register(NotebookChecks(), "nki_notebooks")

@@ -412,7 +412,10 @@ def _check_lengths(texts: Sequence[str], what: str, most: int, source: str) -> N
     """Raise BadFile where a text is longer than any view has room for."""
     longest = max(map(len, texts), default=0)
     if longest > most:
-        raise BadFile(f"{source} has a {what} of {longest:,} characters, more than {most:,}")
+        raise BadFile(
+            f"{source} has a {what} of {longest:,} characters, more than {most:,}",
+            help="make the file anew from a kernel with shorter names",
+        )
 
 
 def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kernel:

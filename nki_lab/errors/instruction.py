@@ -103,6 +103,7 @@ class BrokenProgram(InstructionError):
         }
         """
     right = wrong.replace("%u: float32[128x4] in sbuf", "%u: float32[128x4] in sbuf, at (0, 16)")
+    usual_help = "correct the text that was edited; if none was, please report it"
 
 
 class RawEnum(InstructionError, TypeError):

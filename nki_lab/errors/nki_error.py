@@ -23,7 +23,7 @@ class NkiError(Exception):
         message: one sentence: what was found and what was expected.
         stack: places in the author's text, innermost first.
         notes: facts that help, each one line.
-        help: what to write instead.
+        help: what to write instead; that of the class where none is given.
         blame: arguments of the call at the innermost place; the first one written there is marked.
     """
 
@@ -41,6 +41,8 @@ class NkiError(Exception):
     # empty for a stage of which only the kinds are raised.
     wrong = ""
     right = ""
+    #: What to write instead, where whoever raises it says nothing.
+    usual_help = ""
     # What an author's own exception says may have several lines. Other messages are one, whatever they name.
     _is_one_line = True
 
@@ -59,7 +61,7 @@ class NkiError(Exception):
         self.message = message
         self.stack = stack
         self.notes = tuple(notes)
-        self.help = help
+        self.help = help or self.usual_help
         self.blame = blame
 
     def __init_subclass__(cls) -> None:

@@ -126,7 +126,10 @@ def hint(id: str, level: int | None = None) -> None:
     read = progress().of(problem.id).hints
     level = min(read + 1, len(problem.hints)) if level is None else level
     if level not in range(1, len(problem.hints) + 1):
-        raise UsageError(f"an exercise has hints 1 to {len(problem.hints)}, found {level}")
+        raise UsageError(
+            f"an exercise has hints 1 to {len(problem.hints)}, found {level}",
+            help="leave `level` out for the next hint",
+        )
     _keep(problem, hints=level)
     print(f"{problem.id}, hint {level} of {len(problem.hints)}: {problem.hints[level - 1]}")
 

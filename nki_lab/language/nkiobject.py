@@ -96,12 +96,15 @@ def _fill(instance: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         raise ObjectFields(
             f"{cls.__name__} takes {len(positions)} values by position, found {len(args)}",
             notes=[f"its fields in order: {', '.join(positions)}"] if positions else [],
+            help="give the fields by name",
         )
     given = dict(zip(positions, args, strict=False))
     for name, value in kwargs.items():
         if name in given:
             raise ObjectFields(
-                f"{cls.__name__}: the field `{name}` is given twice", blame=Blame.of(name)
+                f"{cls.__name__}: the field `{name}` is given twice",
+                blame=Blame.of(name),
+                help="give it once, by position or by name",
             )
         # A class that declares nothing takes what it is given, as NKIObject(**kwargs) does.
         if fields and name not in fields:

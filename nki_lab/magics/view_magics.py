@@ -175,7 +175,9 @@ class ViewMagics(Magics):
 
     def _run(self, words: list[str], magic: str) -> Result | Profile:
         if len(words) > 1:
-            raise UsageError(f"{magic} takes one run, found {', '.join(words)}")
+            raise UsageError(
+                f"{magic} takes one run, found {', '.join(words)}", help=f"write {magic} {words[0]}"
+            )
         if words:
             return self._named(words[0])
         last = self._names.get(_LAST)

@@ -154,7 +154,10 @@ class BenchmarkKernel(_Runner):
 
     def _report(self, result: Result, paths: list[Path]) -> None:
         if result.missing_times:
-            raise NotModelled(f"{self.__name__} has no latency: {result.missing_times}")
+            raise NotModelled(
+                f"{self.__name__} has no latency: {result.missing_times}",
+                help="run it with nki.baremetal or nki.simulate_kernel, which give its values",
+            )
         target = result.compiled.target.name
         latency = Latency(self.__name__, target, result.profile.total_ns / 1000)
         self._gave["benchmark"] = BenchmarkResult(latency, result)

@@ -77,6 +77,7 @@ class StoredForm:
             if not _is_tensor(leaves.get(storage.name)):
                 raise KernelArgument(
                     f"argument `{storage.name}` is missing: an array {list(storage.shape)} of {storage.dtype}",
+                    help=f"give it: {storage.name}=array",
                 )
         return [leaves[storage.name] for storage in self._inputs]
 

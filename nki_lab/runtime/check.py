@@ -131,7 +131,9 @@ def _array(what: str, value: Any) -> np.ndarray:
         # asarray also of arrays: a masked array or a matrix means other things by the same operators.
         array = np.asarray(to_numpy(what, value) if is_foreign_array(value) else value)
     except ValueError as error:  # rows of different lengths
-        raise UsageError(f"the {what} is not an array of numbers: {error}") from None
+        raise UsageError(
+            f"the {what} is not an array of numbers: {error}", help="give rows of one length"
+        ) from None
     if array.dtype.kind == "c":
         raise UsageError(
             f"the {what} is complex, a kernel's results are real",

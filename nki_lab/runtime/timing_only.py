@@ -77,7 +77,9 @@ def time_call(call: TimedCall) -> ViewData:
     except NkiError:
         raise
     except MemoryError:
-        raise NotModelled(f"{call.source.name}: too little memory to compile it") from None
+        raise NotModelled(
+            f"{call.source.name}: too little memory to compile it", help="give it smaller arguments"
+        ) from None
     # Views of a variant show its timeline; its program after each pass would be made for nothing.
     compiled = replace(compiled, stages=(), programs=None)
     return make_view_data(compiled, _profile(call, compiled, retrace), compiled.findings_before_run)

@@ -117,7 +117,7 @@ class _OptionParser(argparse.ArgumentParser):
     def refuse(self, flag: str | None, message: str) -> NoReturn:
         option = next((o for o in self.known if o.flag == flag), None)
         if option is None:
-            raise UnknownOption(f"{self.prog}: {message}")
+            raise UnknownOption(f"{self.prog}: {message}", help=f"{self.prog}? lists what it takes")
         word = option.flag
         if option.is_switch:
             raise UnknownOption(

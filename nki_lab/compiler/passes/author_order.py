@@ -120,7 +120,8 @@ def apply_schedule(kernel: Kernel, options: Choices) -> Kernel:
                 name = instructions[first].name
                 if n == first:
                     raise KernelArgument(
-                        f"with_schedule: `{later}` of {kernel.name} waits for itself"
+                        f"with_schedule: `{later}` of {kernel.name} waits for itself",
+                        help="leave its own name out of what it waits for",
                     )
                 text = f'with_schedule, ("{later}", "{name}")'
                 asked.append(_Asked(n, first, text, KernelArgument, instructions[n].stack, _TURN))

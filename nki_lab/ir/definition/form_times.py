@@ -144,7 +144,8 @@ def _engine_record(
     if not costs or record.moves or any(s.engine not in (None, engine) for s in record.steps):
         raise InstructionError(
             f"{form.definition.name}: its cost must be micro-operations of {engine.name}; the timing model does not "
-            "know instructions of several engines"
+            "know instructions of several engines",
+            help="return micro-operations of one engine",
         )
     for step in record.steps:
         time = picoseconds(step.cycles, ghz)
@@ -159,7 +160,8 @@ def _engine_record(
     if loads > 1 or (loads and record.steps[0].stage is not Stage.LOAD_STATIONARY):
         raise InstructionError(
             f"{form.definition.name}: its cost loads weights {loads} times; the timing model knows one load, "
-            "before the products"
+            "before the products",
+            help="return one micro-operation that loads, first",
         )
     last = record.steps[-1]
     if last.latency_cycles is not None:
@@ -176,7 +178,8 @@ def _transfer_record(
     moves = record.moves
     if not moves or record.steps:
         raise InstructionError(
-            f"{form.definition.name}: the cost of a DMA instruction must consist of transfers"
+            f"{form.definition.name}: the cost of a DMA instruction must consist of transfers",
+            help="return transfers alone",
         )
     first = moves[0]
     way = "in" if first.destination == "sbuf" else "out"

@@ -104,13 +104,18 @@ def _allocation_errors(kernel: Kernel, addresses: dict[int, Address]) -> Iterato
 def _address_errors(s: Storage, address: Address, how: str, target: Target) -> Iterator[NkiError]:
     where = f"{s.describe()} {how} at {tuple(address)}"
     if not s.on_chip:
-        yield AddressConflict(f"{where}: only SBUF and PSUM have addresses", stack=s.stack)
+        yield AddressConflict(
+            f"{where}: only SBUF and PSUM have addresses",
+            stack=s.stack,
+            help="leave the address out",
+        )
         return
     if address.partition < 0 or address.partition + s.partitions > target.partitions:
         last = address.partition + s.partitions - 1
         yield AddressConflict(
             f"{where}: reaches partition {last}, but the memory has {target.partitions}",
             stack=s.stack,
+            help=f"begin at partition {max(target.partitions - s.partitions, 0)} or before",
         )
     end = address.byte + s.row_bytes
     in_sbuf = s.buffer is SBUF
@@ -120,9 +125,14 @@ def _address_errors(s: Storage, address: Address, how: str, target: Target) -> I
         yield OverCapacity(
             f"{where}: takes bytes {address.byte} to {end} of each partition, which has {limit} to use",
             stack=s.stack,
+            help=f"end at byte {limit} or before",
         )
     elif not in_sbuf and address.byte % bank and address.byte % bank + s.row_bytes > bank:
-        yield AddressConflict(f"{where}: crosses a bank of {bank} bytes", stack=s.stack)
+        yield AddressConflict(
+            f"{where}: crosses a bank of {bank} bytes",
+            stack=s.stack,
+            help=f"begin at a multiple of {bank} bytes",
+        )
 
 
 # -- views -----------------------------------------------------------------------------------------------------------
@@ -146,7 +156,11 @@ def _view_errors(kernel: Kernel, t: NkiTensor, user: str, stack: Stack) -> Itera
             yield from _view_errors(kernel, t.dynamic.index, user, stack)
     outside = leaves_storage(s, shape, t.strides, t.offset, t.dtype.itemsize)
     if outside:
-        yield OutOfBounds(f"{user}: the view {t.describe()} {outside}", stack=stack)
+        yield OutOfBounds(
+            f"{user}: the view {t.describe()} {outside}",
+            stack=stack,
+            help="correct the offset, the shape or the strides of the view",
+        )
 
 
 def _tensors(values: Iterable[object]) -> Iterator[NkiTensor]:

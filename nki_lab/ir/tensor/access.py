@@ -46,7 +46,8 @@ def runs(dst: NkiTensor, src: NkiTensor) -> Runs:
     size = dst.size
     if size != src.size:
         raise InstructionError(
-            f"a copy pairs elements, but {src.describe()} has {src.size} and {dst.describe()} has {size}"
+            f"a copy pairs elements, but {src.describe()} has {src.size} and {dst.describe()} has {size}",
+            help="give both sides the same number of elements",
         )
     if size == 0:
         return Runs(0, 0)

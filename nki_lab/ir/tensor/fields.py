@@ -177,7 +177,8 @@ class Fixed:
 
     def __delattr__(self, name: str) -> NoReturn:
         raise TileAssignment(
-            f"`{self.name}.{name}` cannot be deleted: the attributes of a tensor are fixed"
+            f"`{self.name}.{name}` cannot be deleted: the attributes of a tensor are fixed",
+            help="leave the statement out",
         )
 
     def __copy__(self) -> Any:

@@ -115,7 +115,8 @@ class Variant:
         """What views show of it; UsageError where it does not compile."""
         if self._look is None:
             raise UsageError(
-                f"there is no timeline of a variant that does not compile: {self.problem}"
+                f"there is no timeline of a variant that does not compile: {self.problem}",
+                help="look at a variant that compiles",
             )
         return self._look()
 
