@@ -16,10 +16,11 @@ from nki_lab.beta1.allocation import check_all_placed, check_decorators, is_forc
 from nki_lab.beta1.inserted import mend
 from nki_lab.beta1.memory import store
 from nki_lab.beta1.parallel import Programs
-from nki_lab.beta1.program import Program, taken
+from nki_lab.beta1.program import Program
 from nki_lab.beta1.scope import check_scopes
 from nki_lab.beta1.text_rules import check_parameters, check_text
 from nki_lab.beta1.tile import Tile
+from nki_lab.beta1.turns import Turns
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import SHARED_HBM
@@ -40,23 +41,28 @@ def run(
     shared: list[Tile] = []
     results: list[Any] = []
     programs = Programs(builder) if prod(builder.grid) > 1 else None
-    for place in itertools.product(*map(range, builder.grid)):
-        builder.place = place if programs is not None else ()
-        program = Program(builder.grid, place, shared, forced=forced)
-        with taken(program):
-            result = function(*args, **kwargs)
-            if not results:
-                with _at_its_return(builder):
-                    results.append(_results(result, builder))
+
+    def once(program: Program) -> Any:
+        result = function(*args, **kwargs)
+        if not any(program.place):
+            with _at_its_return(builder):
+                results.append(_results(result, builder))
         check_scopes(builder, program)
-        if place == (0,) * len(place):
-            given = {name: _numbers(value) for name, value in bound.items()}
-            check_parameters(function, given, _numbers(results[0]), builder)
-        if builder.errors:
-            break  # the other programs make the same mistakes
-        if programs is not None:
-            programs.share(shared)
-            programs.end(place)
+        return result
+
+    places = itertools.product(*map(range, builder.grid))
+    turns = Turns(builder, [Program(builder.grid, p, shared, forced=forced) for p in places], once)
+    with turns:
+        for program in turns.programs:
+            turns.run(program)
+            if not any(program.place):
+                given = {name: _numbers(value) for name, value in bound.items()}
+                check_parameters(function, given, _numbers(results[0]), builder)
+            if builder.errors:
+                break  # the other programs make the same mistakes
+            if programs is not None:
+                programs.share(shared)
+                programs.end(program.place, turns.emitted(program))
     check_text(builder, [tile.base.storage for tile in shared])
     if programs is not None:
         programs.close()

@@ -20,7 +20,7 @@ from typing import Any
 from nki_lab.beta1.allocation import around
 from nki_lab.beta1.keywords import refuse_keywords
 from nki_lab.beta1.parallel import Trips
-from nki_lab.beta1.program import running
+from nki_lab.beta1.program import ProgramId, running
 from nki_lab.beta1.promotion import integer
 from nki_lab.beta1.scope import Scope
 from nki_lab.beta1.tile import Tile
@@ -31,7 +31,7 @@ from nki_lab.ir.building.device_loops import find_loop, position_of
 from nki_lab.ir.building.loop_state import carried_names
 from nki_lab.source import Span
 
-_NUMBERS = (int, float, bool)
+_NUMBERS = (int, float, bool, ProgramId)
 
 
 class Trip(int):

@@ -158,17 +158,16 @@ class Programs:
         self._programs: list[tuple[int, ...]] = []
         self._writes: dict[tuple[Place, int], Instruction] = {}
         self._reads: dict[tuple[Place, int], Instruction] = {}
-        self._mark = 0
 
     def share(self, tensors: Iterable[Any]) -> None:
         """Take tensors that all programs have."""
         self._shared.update(tile.base.storage.id for tile in tensors)
 
-    def end(self, program: tuple[int, ...]) -> None:
+    def end(self, program: tuple[int, ...], body: Iterable[Any]) -> None:
         """Compare what a program has emitted with the programs before it."""
-        body, number = self._builder.body, len(self._programs)
+        number = len(self._programs)
         self._programs.append(program)
-        for i in body[self._mark :]:
+        for i in body:
             if type(i) is not Instruction or i.form.broken:
                 continue
             for view in i.read():
@@ -182,7 +181,6 @@ class Programs:
                     self._compare(i, view, program, self._written, "writes", "writes")
                     self._compare(i, view, program, self._read, "reads", "writes")
                     self._written[Place.of(view)] = (i, program)
-        self._mark = len(body)
 
     def close(self) -> None:
         """Compare parts that overlap without being the same, when all programs have ended."""

@@ -34,6 +34,8 @@ class Program:
         clock: how often a loop has begun or ended.
         declared: what the clock said when the tensor of a block was declared, by the number of the block.
         forced: tensors are where the compiler puts them, whatever the kernel says.
+        reduced: identities of the instructions that assign what nl.loop_reduce returns.
+        turns: where the programs of the launch wait for each other.
     """
 
     grid: tuple[int, ...] = ()
@@ -46,6 +48,18 @@ class Program:
     clock: int = 0
     declared: dict[int, int] = field(default_factory=dict)
     forced: bool = False
+    reduced: set[int] = field(default_factory=set)
+    turns: Any = None
+
+
+class ProgramId(int):
+    """The place of a program along an axis of the launch grid.
+
+    Attributes:
+        axis: the axis, for functions that take axes and are given the programs' places along them.
+    """
+
+    axis = 0
 
 
 class _Running(threading.local):
@@ -82,7 +96,10 @@ def program_id(axis: int) -> int:
     program = running()
     if not program.grid:
         return 0
-    return program.place[axis_of(axis, program)]
+    number = axis_of(axis, program)
+    place = ProgramId(program.place[number])
+    place.axis = number
+    return place
 
 
 def program_ndim() -> int:
@@ -102,7 +119,9 @@ def num_programs(axes: Any = None) -> int:
 
 
 def axis_of(axis: Any, program: Program) -> int:
-    """Return an axis of the launch grid; an error where it has none such."""
+    """Return an axis of the launch grid, given by its number or by `nl.program_id`; an error where it has none such."""
+    if isinstance(axis, ProgramId):
+        return axis.axis
     number = integer(axis, "an axis of the launch grid")
     if not 0 <= number < len(program.grid):
         raise OutOfBounds(

@@ -10,9 +10,11 @@ from math import prod
 from typing import Any
 
 from nki_lab.beta1.broadcasting import across
+from nki_lab.beta1.elementwise import binary
 from nki_lab.beta1.index import Box
 from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.memory import store
+from nki_lab.beta1.program import running
 from nki_lab.beta1.reducing import OverTrips
 from nki_lab.beta1.results import copied, filled, on_chip, spread
 from nki_lab.beta1.tile import Tile, means
@@ -35,7 +37,10 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
         temporary: nothing but the assignment holds the value.
     """
     if type(value) is OverTrips:
-        value, temporary = _over_trips(t, value), not value.first
+        combined = value.onto(t)
+        assign(t, combined, temporary=combined is not value.tile)
+        running().reduced.update(id(i) for i in current().body[-1:])
+        return
     if type(value) is not Tile:
         if t.on_chip:
             filled(_written(t), value)
@@ -64,15 +69,6 @@ def assign(t: Tile, value: Any, temporary: bool = False) -> None:
     if temporary:
         _name_rounded(value, target)
     tensor_copy(dst=target, src=spread(source.read(), target.shape))
-
-
-def _over_trips(t: Tile, value: OverTrips) -> Tile:
-    """Return what a reduction over trips puts into `t` now."""
-    if value.first:
-        return value.tile
-    from nki_lab.beta1.elementwise import binary
-
-    return binary(value.operator, t, value.tile, dtype=t.dtype)
 
 
 def _assign_boxes(t: Tile, value: Tile, temporary: bool) -> None:
@@ -198,8 +194,6 @@ def augment(t: Tile, other: Any, name: str, temporary: bool = False) -> Tile:
         return t
     if accumulates and _accumulated(t, _fitted(other, t.shape), None):
         return t
-    from nki_lab.beta1.elementwise import binary
-
     result = binary(name, t, other, dtype=t.dtype, partitions=False)
     assign(t, result, temporary=True)
     return t

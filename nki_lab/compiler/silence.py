@@ -10,25 +10,27 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 _one_at_a_time = threading.RLock()
+#: Whether the work that goes on is inside a block; threads that it starts for itself take this with them.
+_silent: ContextVar[bool] = ContextVar("nki_lab_silent", default=False)
 
 
 class _Muted:
-    """A stream that drops what one thread writes, and passes on everything else.
+    """A stream that drops what is written inside the block, and passes on everything else.
 
     Once it is `over` it passes on all: somebody may have kept it, to put it back later.
     """
 
     def __init__(self, stream: Any) -> None:
         self._stream = stream
-        self._thread = threading.get_ident()
         self.over = False
 
     @property
     def _drops(self) -> bool:
-        return not self.over and threading.get_ident() == self._thread
+        return not self.over and _silent.get()
 
     def write(self, text: str) -> int:
         """Write a text."""
@@ -50,15 +52,17 @@ class _Muted:
 
 @contextmanager
 def silence() -> Iterator[None]:
-    """Print, warn of and stop at nothing inside the block, as far as this thread goes; blocks take turns."""
+    """Print, warn of and stop at nothing inside the block, whatever other threads do; blocks take turns."""
     with _one_at_a_time:
         out, err = _Muted(sys.stdout), _Muted(sys.stderr)
         hook = _passed_by(sys.breakpointhook)
         before = sys.stdout, sys.stderr, sys.breakpointhook
+        outside = _silent.set(True)
         sys.stdout, sys.stderr, sys.breakpointhook = out, err, hook  # type: ignore[assignment]
         try:
             yield
         finally:
+            _silent.reset(outside)
             out.over = err.over = True
             # Where another thread has put its own stream over ours meanwhile, that one stays.
             if sys.stdout is out:  # type: ignore[comparison-overlap]
@@ -70,9 +74,7 @@ def silence() -> Iterator[None]:
 
 
 def _passed_by(hook: Callable[..., Any]) -> Callable[..., Any]:
-    thread = threading.get_ident()
-
     def stop(*args: Any, **kwargs: Any) -> Any:
-        return None if threading.get_ident() == thread else hook(*args, **kwargs)
+        return None if _silent.get() else hook(*args, **kwargs)
 
     return stop
