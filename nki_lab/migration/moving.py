@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import itertools
 import textwrap
 import time
@@ -42,6 +43,7 @@ from nki_lab.migration.proof import (
 )
 from nki_lab.migration.rewriter import DIVISION, MARK, Moved, Note, rewritten
 from nki_lab.runtime import Result
+from nki_lab.runtime.beta1 import running_only
 from nki_lab.runtime.recording import record_runs
 from nki_lab.source import Span, text_of
 from nki_lab.versions import NEWEST, VERSIONS, Version, version_named
@@ -192,7 +194,7 @@ def migrated(
             f"from NKI {since.name} to {to.name}: kernels are moved to a later version",
             help="leave --to out for the newest version",
         )
-    with aliases():
+    with aliases(), running_only():
         is_given = since is not None
         is_older = BETA1.root in _imported_roots(module.text)
         if is_older and to is not NEWEST:
@@ -206,6 +208,8 @@ def migrated(
             _observe_others(module, results, observed, seed)
             grids = {r.name: tuple(r.options.grid) for r in results if r.options.grid}
             moved = moved_from_older(module.text, observed, grids, accepted)
+            while _observe_branches(module, results, observed, moved.unreached):
+                moved = moved_from_older(module.text, observed, grids, accepted)
         else:
             moved = _rewritten(module, results, since, to)
         is_given |= is_older
@@ -310,7 +314,24 @@ def _observe_others(
             if time.monotonic() - started > SECONDS:
                 return
             with suppress(Exception), observed.trial():
-                call.run(scope, arrays, module.filename)
+                call.trace(scope, arrays, module.filename)
+
+
+def _observe_branches(
+    module: Module, results: Sequence[Result], observed: Observed, lines: Sequence[int]
+) -> bool:
+    """Trace kernels through branches that no run reached, and tell whether one of them took such a branch."""
+    started = time.monotonic()
+    calls = [call for call in map(Call.of, results) if call is not None]
+    calls.sort(key=lambda call: sum(a.size for a in call.arrays))
+    taken = False
+    for line, call in itertools.product(lines, calls):
+        if line not in observed.forced and time.monotonic() - started < SECONDS:
+            # Defined anew, a kernel is traced anew.
+            scope = module.run(module.text, module.filename, _NAME, observed)
+            trace = functools.partial(call.trace, scope, call.arrays, module.filename)
+            taken |= observed.forcing(line, trace)
+    return taken
 
 
 def _refuse_unseen(run: Result) -> None:

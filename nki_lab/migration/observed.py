@@ -6,7 +6,8 @@ The text is compiled with every expression of a function handed to a listener; p
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any, NamedTuple
@@ -15,8 +16,10 @@ from nki_lab.beta1.index import Index
 from nki_lab.beta1.masks import Mask
 from nki_lab.beta1.tile import Tile
 from nki_lab.migration.facts import Place
+from nki_lab.source import Span
 
 _LISTENER = "__nki_lab_seen__"
+_CHOOSER = "__nki_lab_branch__"
 _MOST = 20_000  # values kept of one expression
 
 TILE, INDEX, MASK, NUMBER, OTHER = "tile", "index", "mask", "number", "other"
@@ -52,11 +55,19 @@ def _seen(value: Any) -> Seen:
 
 
 class Observed:
-    """What every expression of a text was, by its place."""
+    """What every expression of a text was, by its place.
+
+    Attributes:
+        seen: the values.
+        forced: first lines of branches that are known from runs in which their conditions were set aside.
+    """
 
     def __init__(self) -> None:
         self.seen: dict[Place, list[Seen]] = {}
+        self.forced: set[int] = set()
         self._places: list[Place] = []
+        self._branches: dict[int, _Branch] = {}
+        self._taken: tuple[int, bool] | None = None
 
     def at(self, place: Place) -> list[Seen]:
         """Return what the expression at a place was, in the order of time; nothing where it was never reached."""
@@ -64,11 +75,11 @@ class Observed:
 
     def listen(self, scope: dict[str, Any]) -> None:
         """Let a module that is about to run tell what its expressions are."""
-        scope[_LISTENER] = self._note
+        scope[_LISTENER], scope[_CHOOSER] = self._note, self._choose
 
     def compiled(self, text: str, filename: str) -> CodeType:
         """Return the code of a text that tells."""
-        tree = _Telling(text, self._places).visit(ast.parse(text, filename))
+        tree = _Telling(text, self._places, self._branches).visit(ast.parse(text, filename))
         return compile(ast.fix_missing_locations(tree), filename, "exec", dont_inherit=True)
 
     @contextmanager
@@ -82,6 +93,36 @@ class Observed:
                 del known[counts.get(place, 0) :]
             raise
 
+    def forcing(self, line: int, run: Callable[[], None]) -> bool:
+        """Run a kernel that takes the branch that begins in a line, whatever its condition says; tell whether it did.
+
+        What is seen elsewhere is forgotten, as it would not be so without that branch.
+        """
+        branch = self._branches.get(line)
+        if branch is None:
+            return False
+        counts = {place: len(known) for place, known in self.seen.items()}
+        self._taken, lines = (branch.test, branch.outcome), set()
+        try:
+            run()
+        except Exception as error:
+            lines = _lines_of(error)
+        finally:
+            self._taken = None
+        places = [p for p in self.seen if line <= p.line <= branch.end]
+        is_whole = bool(places) and not any(line <= number <= branch.end for number in lines)
+        for place, known in self.seen.items():
+            if counts.get(place, 0) or not is_whole:
+                del known[counts.get(place, 0) :]
+        self.seen = {place: known for place, known in self.seen.items() if known}
+        if is_whole:
+            self.forced.add(line)
+        return is_whole
+
+    def _choose(self, number: int, value: Any) -> Any:
+        taken = self._taken
+        return taken[1] if taken is not None and taken[0] == number else value
+
     def _note(self, number: int, value: Any) -> Any:
         known = self.seen.setdefault(self._places[number], [])
         if len(known) < _MOST:
@@ -89,11 +130,30 @@ class Observed:
         return value
 
 
-class _Telling(ast.NodeTransformer):
-    """Hands the expressions of functions to the listener."""
+class _Branch(NamedTuple):
+    """A branch of an `if`: the line of its test, the outcome that takes it, and its last line."""
 
-    def __init__(self, text: str, places: list[Place]) -> None:
-        self._lines, self._places = text.splitlines(), places
+    test: int
+    outcome: bool
+    end: int
+
+
+def _lines_of(error: BaseException) -> set[int]:
+    """Return the lines, of whatever file, through which an error came."""
+    lines: set[int] = set()
+    one: BaseException | None = error
+    while one is not None:
+        lines |= {frame.lineno or 0 for frame in traceback.extract_tb(one.__traceback__)}
+        lines |= {Span.of(place).line for place in getattr(one, "stack", ())}
+        one = one.__cause__ or one.__context__
+    return lines
+
+
+class _Telling(ast.NodeTransformer):
+    """Hands the expressions of functions to the listener, and lets it choose branches."""
+
+    def __init__(self, text: str, places: list[Place], branches: dict[int, _Branch]) -> None:
+        self._lines, self._places, self._branches = text.splitlines(), places, branches
         self._depth = 0
 
     def _told(self, node: Any, value: Any) -> Any:
@@ -117,6 +177,22 @@ class _Telling(ast.NodeTransformer):
             body += new if isinstance(new, list) else [new]
         node.body = body
         self._depth -= 1
+        return node
+
+    def visit_If(self, node: ast.If) -> ast.AST:
+        """Let the listener choose the branch."""
+        test = node.test
+        self.generic_visit(node)
+        if self._depth:
+            number = node.lineno
+            for body, outcome in ((node.body, True), (node.orelse, False)):
+                if body:
+                    end = body[-1].end_lineno or 0
+                    self._branches[body[0].lineno] = _Branch(number, outcome, end)
+            call = ast.Call(ast.Name(_CHOOSER, ast.Load()), [ast.Constant(number), node.test], [])
+            for new in (call, call.func, call.args[0]):
+                ast.copy_location(new, test)
+            node.test = call
         return node
 
     def visit_AugAssign(self, node: ast.AugAssign) -> Any:

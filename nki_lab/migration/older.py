@@ -21,6 +21,7 @@ from nki_lab.migration.older_grids import with_grids
 from nki_lab.migration.older_language import binary
 from nki_lab.migration.older_sites import HELPERS
 from nki_lab.migration.rewriter import Moved, Note, _under_comments
+from nki_lab.migration.widths import with_short_lines
 
 _STATEMENT = (cst.SimpleStatementLine, cst.BaseCompoundStatement)
 _OPERATORS = {
@@ -70,7 +71,7 @@ def moved_from_older(
         list(dict.fromkeys(sorted(notes, key=lambda note: note.line)))
         for notes in (rewriter.changes, rewriter.undecided)
     )
-    return Moved(code, changes, left)
+    return Moved(with_short_lines(code, text), changes, left, rewriter.branches)
 
 
 class Older(Accesses):
@@ -146,8 +147,16 @@ class Older(Accesses):
 
     def visit_IndentedBlock(self, node: cst.IndentedBlock) -> bool:
         """Leave a branch that no run reached as it is."""
+        line = self.place(node.body[0]).line
+        if line in self.observed.forced:
+            self.change(
+                node.body[0],
+                "no run reached this branch, so its values are not compared: it is moved by what it does when its"
+                " condition is set aside",
+            )
         if not self.depth or self._is_reached(node) or not self._is_of_kernel(node):
             return True
+        self.branches.append(line)
         self.decide(
             node.body[0], "no run reached a branch, so it stays as it was: make a call that does"
         )
@@ -298,6 +307,12 @@ class Older(Accesses):
             body=updated.body.with_changes(body=[*body, *updated.body.body])
         )
 
+    def visit_Subscript(self, node: cst.Subscript) -> None:
+        """Note which names are lists of tiles, also where a function is given them."""
+        blocks = {one.blocks for one in self.seen(node.value)}
+        if isinstance(node.value, cst.Name) and len(blocks) == 1 and blocks != {0}:
+            self.blocks[node.value.value] = blocks.pop()
+
     def visit_AugAssign(self, node: cst.AugAssign) -> None:
         """Note where a product is added."""
         is_added = isinstance(node.operator, cst.AddAssign) and isinstance(node.value, cst.Call)
@@ -359,6 +374,11 @@ class Older(Accesses):
         if limit is not None:
             self.change(original, f"{code_of(original)} is a number")
             return cst.parse_expression(limit)
+        if original.attr.value == "benchmark_result":
+            self.decide(
+                original,
+                "today's NKI has no nki.benchmark and no benchmark_result: take the latency from a profile",
+            )
         count = self.blocks.get(code_of(original.value), 0)
         if not count or original.attr.value not in ("dtype", "shape"):
             return updated

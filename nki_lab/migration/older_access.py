@@ -82,6 +82,7 @@ class Accesses(cst.CSTTransformer):
         self.starts: dict[str, str] = {}
         self.blocks: dict[str, int] = {}
         self.unreached: set[cst.CSTNode] = set()
+        self.branches: list[int] = []
         self.temporaries = 0
         self.depth = 0  # of functions around the node that is visited
         self.frames: list[Frame] = []

@@ -385,9 +385,9 @@ def _created(site: Former) -> cst.BaseExpression:
     if blocks == {0}:
         return expression_of(f"{r.nl}.{member}({', '.join(words)})")
     shape = site.arguments.get("shape")
-    if len(blocks) != 1 or shape is None or not isinstance(shape[1], (cst.Tuple, cst.List)):
+    elements = _elements(shape[1]) if shape is not None else None
+    if len(blocks) != 1 or elements is None:
         return site.refuse("a tensor with block axes is a list of tiles: write the lists")
-    elements = [code_of(e.value) for e in shape[1].elements]
     count = blocks.pop()
     words[0] = tuple_text(elements[count:])
     text = f"{r.nl}.{member}({', '.join(words)})"
@@ -396,6 +396,16 @@ def _created(site: Former) -> cst.BaseExpression:
     r.change(site.original, "block axes are lists of tiles")
     r.blocks[name] = count
     return expression_of(text)
+
+
+def _elements(shape: cst.BaseExpression) -> list[str] | None:
+    """Return the sizes that a shape is written with; None where it is more than tuples, lists and sums of them."""
+    if isinstance(shape, (cst.Tuple, cst.List)):
+        return [code_of(e.value) for e in shape.elements]
+    if isinstance(shape, cst.BinaryOperation) and isinstance(shape.operator, cst.Add):
+        parts = [_elements(shape.left), _elements(shape.right)]
+        return None if None in parts else [size for part in parts for size in part or ()]
+    return None
 
 
 def _memory(site: Former, buffer: cst.BaseExpression | None, name: str) -> str:

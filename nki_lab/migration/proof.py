@@ -12,11 +12,11 @@ import ml_dtypes
 import numpy as np
 
 from nki_lab.beta1.operators import divided_by_products
-from nki_lab.choices import allowable, inside
+from nki_lab.choices import Choices, allowable, inside
 from nki_lab.compiler.trace import TensorSpec, map_arguments
 from nki_lab.migration.modules import Scope, kernel_in
 from nki_lab.migration.rewriter import DIVISION
-from nki_lab.runtime import Result
+from nki_lab.runtime import KernelFunction, Result
 from nki_lab.versions import Version
 
 SECONDS = 20.0  # after which no other shapes and dtypes are tried
@@ -68,6 +68,18 @@ class Call:
 
     def run(self, scope: Scope, arrays: Sequence[np.ndarray], filename: str) -> Result:
         """Run the kernel of this name in a module, on other arrays of the same number."""
+        kernel, args, kwargs = self._filled(scope, arrays, filename)
+        return kernel.launch(*args, target=self.target, **kwargs)
+
+    def trace(self, scope: Scope, arrays: Sequence[np.ndarray], filename: str) -> None:
+        """Compile the kernel of this name in a module for other arrays of the same number."""
+        kernel, args, kwargs = self._filled(scope, arrays, filename)
+        kernel.compile_with(Choices.current().replace(target=self.target), tuple(args), kwargs)
+
+    def _filled(
+        self, scope: Scope, arrays: Sequence[np.ndarray], filename: str
+    ) -> tuple[KernelFunction, list[Any], dict[str, Any]]:
+        """Return the kernel of this name in a module, and its arguments."""
         waiting = iter([np.array(a) for a in arrays])
 
         def filled(value: Any) -> Any:
@@ -77,7 +89,7 @@ class Call:
         kwargs = {name: filled(value) for name, value in self.kwargs.items()}
         kernel = kernel_in(scope, self.kernel, filename)
         kernel = kernel[self.grid] if self.grid and not kernel.launched_on else kernel
-        return kernel.launch(*args, target=self.target, **kwargs)
+        return kernel, args, kwargs
 
     def sets(self, rng: np.random.Generator) -> Iterator[tuple[str, Sequence[np.ndarray]]]:
         """Yield sets of inputs: those given, the same shapes with other values, other shapes, other dtypes.

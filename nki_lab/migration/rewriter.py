@@ -51,11 +51,13 @@ class Moved:
         text: the new text.
         changes: what was changed.
         undecided: what is left with a comment.
+        unreached: first lines of branches of the older text that no run reached.
     """
 
     text: str
     changes: list[Note] = field(default_factory=list)
     undecided: list[Note] = field(default_factory=list)
+    unreached: list[int] = field(default_factory=list)
 
 
 def rewritten(text: str, facts: Facts, since: Version, to: Version, filename: str = "") -> Moved:

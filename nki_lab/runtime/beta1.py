@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,6 +37,19 @@ _PROFILE = {
     "save_neff_name": "file.neff", "save_trace_name": "profile.ntff", "additional_compile_opt": None,
     "working_directory": None, "overwrite": False, "profile_nth": 1, "num_execs": 1,
 }  # fmt: skip
+
+
+_WRITES: ContextVar[bool] = ContextVar("nki_lab_beta1_writes", default=True)
+
+
+@contextmanager
+def running_only() -> Iterator[None]:
+    """Let runners run kernels in a block, and neither write files nor print."""
+    token = _WRITES.set(False)
+    try:
+        yield
+    finally:
+        _WRITES.reset(token)
 
 
 @dataclass(frozen=True)
@@ -86,7 +101,7 @@ class _Runner(KernelFunction):
         self, choices: Choices, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Result:
         """Run under these choices and return the Result."""
-        paths = self._paths()
+        paths = self._paths() if _WRITES.get() else []
         result = super().launch_with(choices, args, kwargs)
         self._report(result, paths)
         return result
@@ -161,7 +176,8 @@ class BenchmarkKernel(_Runner):
         target = result.compiled.target.name
         latency = Latency(self.__name__, target, result.profile.total_ns / 1000)
         self._gave["benchmark"] = BenchmarkResult(latency, result)
-        print(f"nki.benchmark {latency}")
+        if _WRITES.get():
+            print(f"nki.benchmark {latency}")
         super()._report(result, paths)
 
     @property
@@ -211,6 +227,8 @@ class ProfileKernel(_Runner):
         return paths
 
     def _report(self, result: Result, paths: list[Path]) -> None:
+        if not paths:
+            return
         reports = paths[0].parent / "json_reports"
         reports.mkdir(parents=True, exist_ok=True)
         for path in paths[1:]:

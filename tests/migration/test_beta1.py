@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import re
+import runpy
+
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 import nki_lab
 import nki_lab.migration.moving as moving
+from nki_lab.api.install import aliases
 from nki_lab.cli.main import app
 from nki_lab.errors import CheckFailed
 from nki_lab.migration.older import moved_from_older
 from nki_lab.migration.rewriter import Moved
+from nki_lab.migration.widths import with_short_lines
 
 HEAD = """\
 import numpy as np
@@ -59,6 +64,14 @@ RULES = {
          "for i in nl.affine_range(2):", "    t[i] = nl.load(a[i * 16:(i + 1) * 16, :])",
          "for i in nl.affine_range(2):", "    nl.store(out[i * 16:(i + 1) * 16, :], t[1 - i])"],
         "[nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf) for _ in range(2)]", (32, 20),
+    ),
+    "blocks that a function is given": (
+        ["def fill(both, t):", "    both[0, :, :] = t * t",
+         "    both[0, :, :8] = both[0, :, :8] + (-1 * t[:, 8:16] * both[0, :, :8])", "    both[1, :, :] = t",
+         "t = nl.load(a)",
+         "both = nl.ndarray([2] + [nl.par_dim(t.shape[0]), t.shape[1]], dtype=t.dtype, buffer=nl.sbuf)",
+         "fill(both, t)", "nl.store(out, nl.subtract(both[0], both[1]))"],
+        "[nl.ndarray((t.shape[0], t.shape[1]), dtype=t.dtype, buffer=nl.sbuf) for _ in range(2)]", (24, 20),
     ),
     "in place": (
         ["t = nl.load(a)", "t += 2.0", "t[...] = nl.exp(t)", "t[0:8, :] = 3.0", "nl.store(out, t)"],
@@ -200,6 +213,11 @@ RULES = {
 }  # fmt: skip
 
 
+def _joined(text):
+    """Return a text without the breaks of long lines within brackets."""
+    return re.sub(r"(?<=,)\n *", " ", re.sub(r",?\n *(?=[)\]])|(?<=[(\[])\n *", "", text))
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_rule(name, module, rng):
     body, written, shape = RULES[name]
@@ -207,7 +225,8 @@ def test_rule(name, module, rng):
     file = module(f"@nki.jit\ndef kernel(a):\n    # what comes out\n{lines}", HEAD)
     moved = nki_lab.migrate(f"{file}::kernel", rng.standard_normal(shape).astype(np.float32))
     assert moved.undecided == []
-    assert written in moved.text
+    assert written in _joined(moved.text)
+    assert max(len(line) for line in moved.text.splitlines()) <= 100
     assert "    # what comes out\n    out = nl.ndarray" in moved.text
     assert "neuronxcc" not in moved.text
     assert moved.is_equal and len(moved.proof) >= 2, moved.report()
@@ -265,6 +284,29 @@ def test_runners_and_decorators(module, rng):
     assert "@nki.jit\ndef add(a, out, grid=(1,)):" in moved.text
     assert "add(a, b, grid=(1,))\nnki.jit(plain)(a, c)" in moved.text
     assert "traced = nki.jit\n\n\ndef host(a, b):\n    return add(a, b, grid=(1,))" in moved.text
+
+
+def test_profiled_and_benchmarked_kernels_are_moved_and_no_file_is_written(
+    module, tmp_path, capsys
+):
+    (tmp_path / "file.neff").write_text("of an earlier call")
+    body = f"(a):\n    {OUT}\n    nl.store(out, nl.load(a) * 2.0)\n    return out\n\n\n"
+    file = module(
+        f"@nki.profile(working_directory={str(tmp_path)!r})\ndef first{body}"
+        f"@nki.benchmark(warmup=2, save_neff_name='second.neff')\ndef second{body}"
+        "a = np.arange(48, dtype=np.float32).reshape(8, 6)\nfirst(a)\nsecond(a)\n"
+        "if __name__ == '__main__':\n"
+        "    time = second.benchmark_result.nc_latency.get_latency_percentile(50)\n",
+        HEAD,
+    )
+    files = sorted(tmp_path.iterdir())
+    moved = nki_lab.migrate(str(file))
+    assert moved.is_equal, moved.report()
+    assert {row.kernel for row in moved.proof} == {"first", "second"}
+    assert sorted(tmp_path.iterdir()) == files and capsys.readouterr().out == ""
+    assert moved.text.count("@nki.jit\ndef") == 2
+    assert [note.line for note in moved.undecided] == [25]
+    assert "no benchmark_result: take" in moved.text
 
 
 def test_kernel_of_another_file_is_left_with_what_to_decide(module):
@@ -377,32 +419,41 @@ def test_rows_and_places_that_a_tile_names_are_indirect_accesses(module, rng):
     moved = nki_lab.migrate(f"{file}::kernel", a, rows)
     assert not moved.undecided and moved.is_equal, moved.report()
     whole = "pattern=[[a.shape[1], 24], [1, 20]], vector_offset=index[0:24, 0:1], indirect_dim=0"
-    assert f"a.ap({whole})" in moved.text
-    assert "scalar_offset=index[0:1, 1:2], indirect_dim=1" in moved.text
-    assert moved.text.count("nisa.dma_compute(dst=out.ap(") == 2
+    text = _joined(moved.text)
+    assert f"a.ap({whole})" in text
+    assert "scalar_offset=index[0:1, 1:2], indirect_dim=1" in text
+    assert text.count("nisa.dma_compute(dst=out.ap(") == 2
 
 
-def test_a_branch_that_no_run_reached_stays_as_it_was(module, rng):
+def test_a_branch_that_no_run_reached_is_moved_by_a_trace_that_takes_it(module, rng):
     file = module(
-        "@nki.jit\ndef kernel(a, wide=False):\n"
+        "def tripled(t):\n    return t * 3.0\n\n\n"
+        "@nki.jit\ndef kernel(a, wide=False, b=None):\n"
         f"    {OUT}\n"
         "    t = nl.load(a)\n"
         "    if wide:\n"
         "        ip, jf = nl.mgrid[0:8, 0:6]\n"
-        "        t[ip, jf] = t[ip, jf] / 3.0  # of nothing\n"
+        "        t[ip, jf] = tripled(t)\n"
         "    else:\n"
         "        t = -t\n"
+        "    if b is not None:\n"
+        "        t = t + nl.load(b)  # of nothing\n"
         "    nl.store(out, t)\n"
         "    return out\n",
         HEAD,
     )
-    moved = nki_lab.migrate(f"{file}::kernel", rng.standard_normal((8, 6)).astype(np.float32))
+    a = rng.standard_normal((8, 6)).astype(np.float32)
+    moved = nki_lab.migrate(f"{file}::kernel", a)
     assert [str(note) for note in moved.undecided] == [
-        "line 12: no run reached a branch, so it stays as it was: make a call that does"
+        "line 21: no run reached a branch, so it stays as it was: make a call that does"
     ]
-    assert "        t[ip, jf] = t[ip, jf] / 3.0  # of nothing\n" in moved.text
-    assert "        t = nl.multiply(t, -1.0)\n" in moved.text
+    assert "        t = t + nl.load(b)  # of nothing\n" in moved.text
+    assert "line 16: no run reached this branch, so its values are not compared" in moved.report()
     assert moved.is_equal, moved.report()
+    with aliases():
+        kernel = runpy.run_path(str(moved.write()))["kernel"]
+    np.testing.assert_array_equal(kernel(a, wide=True), a * np.float32(3))
+    np.testing.assert_array_equal(kernel(a), -a)
 
 
 def test_what_no_run_reached_stays_as_it_was(module, rng):
@@ -415,3 +466,35 @@ def test_what_no_run_reached_stays_as_it_was(module, rng):
     first, other = moved.text.split("def other")
     assert "nl.add(nl.load(a), 1.0" in first and "nl.load(a) + 1.0" in other
     assert moved.is_equal
+
+
+def test_long_lines_are_broken_within_brackets():
+    long = "f(dst=a[0:128, 4 * i + 3:min(4 * i + 128, a.shape[1])], text='(,', data=b[0:128, 2:16], op=nl.add)"
+    kept = f"    kept = f('{'x' * 100}', 1)\n"
+    name = "the_name_of_a_tile"
+    text = (
+        f"for i in range(2):\n{kept}    x = '{'y' * 100}'\n    {long}  # why\n"
+        f"    g(h({name}, {name}, {name}, dtype=nl.float32), lambda a, b: {name}, {name}[a.b, :])\n"
+        f"    short(1, 2)  # {'z' * 100}\n"
+        f"    tiles = [nl.ndarray(({name}, 1), dtype=nl.float32, buffer=nl.sbuf) for _ in range(2 * {name})]\n"
+    )
+    assert with_short_lines(text, kept) == (
+        f"for i in range(2):\n{kept}    x = '{'y' * 100}'\n"
+        "    f(\n"
+        "        dst=a[0:128, 4 * i + 3:min(4 * i + 128, a.shape[1])],\n"
+        "        text='(,',\n"
+        "        data=b[0:128, 2:16],\n"
+        "        op=nl.add,\n"
+        "    )  # why\n"
+        "    g(\n"
+        f"        h({name}, {name}, {name}, dtype=nl.float32),\n"
+        f"        lambda a,\n        b: {name},\n"
+        f"        {name}[a.b, :],\n"
+        "    )\n"
+        f"    short(1, 2)  # {'z' * 100}\n"
+        "    tiles = [\n"
+        "        nl.ndarray(\n"
+        f"            ({name}, 1), dtype=nl.float32, buffer=nl.sbuf\n"
+        f"        ) for _ in range(2 * {name})\n"
+        "    ]\n"
+    )

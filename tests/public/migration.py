@@ -2,13 +2,15 @@
 
 Each kernel is moved by the calls that the published test makes of it, and proved by value as `nki-lab migrate` does.
 The clones are those of `tests.public.beta1`. A table says what comes of each kernel, and why.
+
+With `--keep FILE` first, rows are added to a file, cases whose rows it holds are not run again, and the table is of
+all rows of the file: a sweep over everything can be run in pieces.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
-import itertools
 import json
 import runpy
 import sys
@@ -19,6 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 from nki_lab.dialects import BETA1
 from nki_lab.errors import NkiError
@@ -157,35 +160,69 @@ def _fill(row: Row, migration: Migration) -> None:
             row.values += f" on {worst.inputs}: {worst.difference}"
 
 
-def _of_tests(words: list[str]) -> Iterator[Row]:
-    done: set[str] = set()
+class Kept:
+    """Rows of this and of earlier sweeps.
+
+    Attributes:
+        path: of the file that holds them, if there is one.
+        rows: all of them, in order.
+        done: what need not be run again: kernels with a digest of their text, and what called them.
+    """
+
+    def __init__(self, path: Path | None = None) -> None:
+        self.path, self.rows, self.done = path, list[Row](), set[str]()
+        if path is not None and path.exists():
+            for line in path.read_text("utf-8").splitlines():
+                self._take(json.loads(line))
+
+    def _take(self, line: dict[str, Any]) -> None:
+        self.rows += [Row(**row) for row in line["rows"]]
+        self.done |= set(line["done"])
+
+    def add(self, rows: list[Row], done: set[str]) -> None:
+        """Keep what was found, and print the rows."""
+        line = {"rows": [asdict(row) for row in rows], "done": sorted(done - self.done)}
+        self._take(line)
+        for row in rows:
+            print(row, flush=True)
+        if self.path is not None:
+            with self.path.open("a", encoding="utf-8") as file:
+                print(json.dumps(line), file=file)
+
+
+def _move_tests(kept: Kept, words: list[str]) -> None:
     for tree, file in suites.published():
-        if _meant(f"{tree.name} tests {file}", words):
+        name = f"{tree.name} tests {file}"
+        if _meant(name, words) and name not in kept.done:
+            done = kept.done | {name}
             with tempfile.TemporaryDirectory() as folder:
                 report = Path(folder, "report")
                 report.write_text(json.dumps(sorted(done)))
                 before = ("-m", "tests.public.migration", "--run", str(tree.path), str(report))
                 suites.outcomes(tree, file, before)
                 report_of = json.loads(report.read_text("utf-8"))
-                done.update(report_of["done"])
-                for row in report_of["rows"]:
-                    yield Row(**{**row, "suite": f"{tree.name} tests"})
+                rows = [Row(**{**row, "suite": f"{tree.name} tests"}) for row in report_of["rows"]]
+                kept.add(rows, done | set(report_of["done"]))
 
 
-def _of_cases(words: list[str]) -> Iterator[Row]:
-    done: set[str] = set()
+def _move_cases(kept: Kept, words: list[str]) -> None:
     files: dict[tuple[Path, str], list[Placed]] = defaultdict(list)
     for case in tutorials.cases() + contributed.cases() + user_kernels.cases():
         if case.case.raises is None and _meant(str(case), words):
             assert case.tree.path is not None
             files[case.tree.path, f"{case.folder}/{case.case.file}"].append(case)
-    for (folder, _), cases in files.items():
+    for (folder, file), cases in files.items():
+        digest = hashlib.sha256(Path(folder, file).read_bytes()).hexdigest()
+        names = {f"{case.case} of {file} {digest}" for case in cases}
+        if names <= kept.done:
+            continue
         listener = Listener(folder)
         for case in cases:
             with listener.listening(), redirect_stdout(io.StringIO()):
                 outcome_of(case)  # `tests.public.beta1` tells whether it passes
+        done = kept.done | names
         with surroundings(cases[0]):
-            yield from listener.rows(cases[0].tree.name, done)
+            kept.add(list(listener.rows(cases[0].tree.name, done)), done)
 
 
 def _meant(name: str, words: list[str]) -> bool:
@@ -204,20 +241,25 @@ def run(folder: str, report: Path, words: list[str]) -> None:
 
 
 def main(words: list[str]) -> None:
-    """Print a row for each kernel, then how many came out how, and what is left most often."""
-    rows: list[Row] = []
+    """Print a row for each kernel, then how many of each suite came out how, and what is left most often."""
+    path = Path(words[1]) if words[:1] == ["--keep"] else None
+    kept = Kept(path)
     print("| suite | kernel | outcome | comments | values | sets of inputs | seconds | why |")
     print("|---|---|---|---|---|---|---|---|")
-    for row in itertools.chain(_of_cases(words), _of_tests(words)):
-        print(row, flush=True)
-        rows.append(row)
-    print("\n| outcome | kernels |\n|---|---|")
-    for outcome, count in Counter(row.outcome for row in rows).most_common():
-        print(f"| {outcome} | {count} |")
-    print(f"| all | {len(rows)} |\n\n| what is left | kernels |\n|---|---|")
-    causes = Counter(c for row in rows for c in {row.error} - {""} or set(row.comments))
-    for cause, count in causes.most_common():
-        print(f"| {cause.replace('|', '/')} | {count} |")
+    for move in (_move_cases, _move_tests):
+        move(kept, words[2 * (path is not None) :])
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for row in kept.rows:
+        for suite in (row.suite, "all"):
+            counts[suite].update([row.outcome, "kernels"])
+    outcomes = ["kernels", *dict.fromkeys(row.outcome for row in kept.rows)]
+    print(f"\n| suite | {' | '.join(outcomes)} |\n|{'---|' * (len(outcomes) + 1)}")
+    for suite, count in sorted(counts.items(), key=lambda item: item[0] == "all"):
+        print(f"| {suite} | {' | '.join(str(count[o] or '') for o in outcomes)} |")
+    print("\n| what is left | kernels |\n|---|---|")
+    causes = Counter(c for row in kept.rows for c in {row.error} - {""} or set(row.comments))
+    for cause, number in causes.most_common():
+        print(f"| {cause.replace('|', '/')} | {number} |")
 
 
 if __name__ == "__main__":
