@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ast
 import difflib
+import inspect
 import linecache
 import re
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from nki_lab.source import Span, printable
 
@@ -81,6 +82,24 @@ def close_matches(name: str, known: Iterable[str]) -> str:
         return ""
     asked = "did you mean " + " or ".join(f"`{printable(n)}`" for n in near) + "?"
     return Hint(asked, *(Rewrite(name, n) for n in near))
+
+
+def call_of(name: str, function: Callable[..., Any]) -> str:
+    """Return the call of a function with its parameters and defaults, without their types."""
+    parameters = [
+        p.replace(annotation=p.empty, default=_Named(p.default.__name__))
+        if inspect.isfunction(p.default)
+        else p.replace(annotation=p.empty)
+        for p in inspect.signature(function).parameters.values()
+        if p.name != "self" and p.kind is not p.VAR_KEYWORD
+    ]
+    return f"{name}{inspect.Signature(parameters)}"
+
+
+class _Named(str):
+    """A name that is shown without quotes."""
+
+    __repr__ = str.__str__
 
 
 def import_of(name: str) -> str:

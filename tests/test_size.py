@@ -32,7 +32,7 @@ BUDGETS = {
     "": 1_050,
     "api": 1_200,
     "backends": 400,
-    "beta1": 7_000,
+    "beta1": 7_600,
     "choices": 850,
     "cli": 2_750,
     "compiler": 8_800,

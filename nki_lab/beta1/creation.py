@@ -65,14 +65,16 @@ def empty_like(
     a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Tile:
     """Return a new tensor with the shape of another."""
-    return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name)
+    return created(a.shape, a.dtype if dtype is None else dtype, buffer or _memory_like(a), name)
 
 
 def zeros_like(
     a: Tile, dtype: Any = None, *, buffer: Any = None, name: str = "", **kwargs: Any
 ) -> Tile:
     """Return a new tensor of zeros with the shape of another."""
-    return created(a.shape, dtype or a.dtype, buffer or _memory_like(a), name, 0, **kwargs)
+    return created(
+        a.shape, a.dtype if dtype is None else dtype, buffer or _memory_like(a), name, 0, **kwargs
+    )
 
 
 def created(

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from nki_lab.errors import NkiError, WrongCall, close_matches
+from nki_lab.rewrite import call_of
 
 #: Function -> keywords without a page that public kernels give it, and that change no value here.
 UNDOCUMENTED: dict[str, tuple[str, ...]] = {
@@ -61,32 +62,30 @@ def _bound(name: str, function: Callable[..., Any], module: str) -> Any:
         try:
             return function(*args, **kwargs)
         except TypeError as error:
-            raise _wrong(error, f"{module}.{name}", known) from None
+            raise _wrong(error, f"{module}.{name}", function) from None
 
     return call
 
 
-def _wrong(error: TypeError, name: str, known: Iterable[str]) -> TypeError:
+def _wrong(error: TypeError, name: str, function: Callable[..., Any]) -> TypeError:
     """Return the error of a call whose arguments Python could not match; any other as it is."""
     tb = error.__traceback__
     if tb is None or tb.tb_next is not None or isinstance(error, NkiError):
         return error
     reason = str(error).partition("() ")[2] or str(error)
-    return WrongCall(f"{name}: {reason}", help=f"it takes {', '.join(known)}")
+    return WrongCall(f"{name}: {reason}", help=f"the call is {call_of(name, function)}")
 
 
 def refusing(name: str) -> Callable[[Any], Any]:
     """Return a decorator: what a function does not take is an error that names it."""
 
     def decorate(function: Any) -> Any:
-        known = [p for p in inspect.signature(function).parameters if p != "self"]
-
         @functools.wraps(function)
         def call(*args: Any, **kwargs: Any) -> Any:
             try:
                 return function(*args, **kwargs)
             except TypeError as error:
-                raise _wrong(error, name, known) from None
+                raise _wrong(error, name, function) from None
 
         return call
 

@@ -102,6 +102,10 @@ def gemm_stationary_grid() -> tuple[Index, ...]:
 class nc(int):
     """A number of cores in a launch grid: `kernel[nl.nc(2), 4]`; all programs run one after the other here."""
 
+    def __new__(cls, cores: int) -> nc:
+        """Return a number of cores."""
+        return super().__new__(cls, cores)
+
 
 def spmd_dim(programs: int, *inner: int) -> int:
     """Return the size of an axis of a launch grid, of cores and programs on each: `spmd_dim(nl.nc(2), 2)`."""

@@ -36,7 +36,7 @@ def dtype_named(value: Any) -> DType:
     if dtype is None and not isinstance(value, str):
         try:
             dtype = _WIDE.get(np.dtype(value))
-        except TypeError:
+        except (TypeError, ValueError):
             dtype = None
     if dtype is None:
         raise WrongOperand(

@@ -178,7 +178,7 @@ def refuse_others(function: str, others: Arguments) -> None:
     for keyword in others:
         if keyword not in _HARMLESS:
             raise WrongCall(
-                f"nisa.{function} has no parameter `{keyword}` that nki_lab knows",
+                f"nisa.{function} has no parameter `{keyword}`",
                 help="leave it out: no page of the dialect says what it does",
             )
 

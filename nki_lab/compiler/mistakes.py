@@ -9,12 +9,15 @@ import re
 from collections.abc import Sequence
 from contextlib import ContextDecorator, suppress
 from dataclasses import dataclass
+from enum import Enum, EnumType
 from types import CodeType, FrameType, FunctionType, TracebackType
 from typing import Any
 
 import nki_lab.language as nl
 from nki_lab.compiler.foreign_objects import is_a, name_of
 from nki_lab.compiler.frontend import unknown_name
+from nki_lab.dialects import DIALECTS
+from nki_lab.dialects.nki import NKI
 from nki_lab.errors import (
     KernelRaised,
     NkiError,
@@ -40,7 +43,7 @@ from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
-from nki_lab.rewrite import Hint, Rewrite
+from nki_lab.rewrite import Hint, Rewrite, call_of
 from nki_lab.source import Blame, Span, Stack, headline, is_hidden, stack_of_traceback
 from nki_lab.versions import former_signature, is_newer, version_since, version_with
 
@@ -163,7 +166,10 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
         called = getattr(Instruction, said[1], None)  # of the call of an instruction
     parameters = _parameters(called)
     # An operator that is also a function, such as nl.copy, has an inner function of its name.
-    if parameters is None or parameters[0].split(".")[-1] != said[1].removeprefix("_"):
+    if parameters is None or not (
+        parameters[0].split(".")[-1] == said[1].removeprefix("_")
+        or (inspect.isclass(called) and said[1] in ("__new__", "__init__"))
+    ):
         return None
     name, params, hidden = parameters
     what = said[2]
@@ -172,7 +178,7 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
             r"\d+(?= to \d+ positional| positional arguments? but|(?: was| were) given)",
             lambda number: str(int(number[0]) - 1),
             what,
-        )
+        ).replace(" 1 positional arguments", " 1 positional argument")
     unknown = re.search(r"unexpected keyword argument '(\w+)'", what)
     help = ""
     if unknown:
@@ -182,10 +188,7 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
             "instructions write into `dst`, the first argument: make a tile with nl.ndarray first"
         )
     if not help and params and callable(called):
-        plain = [
-            p.replace(annotation=p.empty) for p in inspect.signature(called).parameters.values()
-        ]
-        help = f"the call is {name}{inspect.Signature(plain)}"
+        help = f"the call is {call_of(name, called)}"
     notes = [f"parameters: {', '.join(params)}" if params else "it has no parameters"]
     if unknown:
         notes += _other_version(called, name, unknown[1], stack)
@@ -204,15 +207,19 @@ def _misused(error: BaseException, stack: Stack) -> WrongOperand | None:
     call = call_at(stack)
     if frame is None or is_last or call is None or not isinstance(error, _OF_WRONG_TYPES):
         return None
-    parameters = _parameters(value(call.func, frame))
+    called = value(call.func, frame)
+    parameters = _parameters(called)
     if parameters is None:
         return None
     name, params, _ = parameters
+    explained = f"`nki-lab explain {name}` says what each of them takes"
+    if _parameters_elsewhere(called):
+        explained = f"the call is {call_of(name, called)}"
     return WrongOperand(
         f"{name} cannot use one of its arguments: {type(error).__name__}: {error}",
         stack=stack,
         notes=(f"parameters: {', '.join(params)}",),
-        help=f"`nki-lab explain {name}` says what each of them takes",
+        help=explained,
     )
 
 
@@ -279,7 +286,7 @@ def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:
     is_method = bool(_owner(called))
     if not (isinstance(called, Definition) or is_method):
         if name not in nl.__all__ or getattr(nl, name) is not called:
-            return None
+            return _parameters_elsewhere(called)
         if not (isinstance(called, Op) or inspect.isfunction(called)):
             return None
         name = f"nl.{name}"
@@ -290,6 +297,14 @@ def _parameters(called: Any) -> tuple[str, Sequence[str], bool] | None:
         params = tuple(w.partition("=")[0] for w in former.split() if w != "self")
     # A call by the signature of an earlier version goes through a function that has one parameter more.
     return name, params, isinstance(called, Definition) or is_method or former is not None
+
+
+def _parameters_elsewhere(called: Any) -> tuple[str, Sequence[str], bool] | None:
+    """Return what `_parameters` does of a function or class of a dialect that is not today's."""
+    name = next((n for d in DIALECTS if d is not NKI and (n := d.name_of(called))), "")
+    if not name or isinstance(called, (Enum, EnumType)) or not callable(called):
+        return None
+    return name, tuple(inspect.signature(called).parameters), inspect.isclass(called)
 
 
 # -- tensors used like arrays or numbers -------------------------------------------------------------------------

@@ -78,6 +78,15 @@ class Dialect:
             if home in sys.modules:
                 yield sys.modules[home]
 
+    def name_of(self, value: Any) -> str:
+        """Return the name by which a notebook cell may call what a loaded module offers, or ""."""
+        for short, official in self.ready.items():
+            space = vars(sys.modules.get(self.modules.get(official, ""), self))
+            for name in space.get("__all__", ()):
+                if space.get(name) is value:
+                    return f"{short}.{name}"
+        return ""
+
     def members(self) -> set[int]:
         """Return the identities of all that its loaded modules offer, and of these modules."""
         members = set()

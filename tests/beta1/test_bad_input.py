@@ -1,6 +1,7 @@
 """Mistakes of authors in the older dialect: each ends in an error that names it, never in Python's own."""
 
 import re
+from enum import Enum, EnumType
 
 import numpy as np
 import pytest
@@ -9,6 +10,8 @@ from nki_lab.api.beta1 import compiler as ncc
 from nki_lab.api.beta1 import isa as nisa
 from nki_lab.api.beta1 import language as nl
 from nki_lab.api.beta1 import nki
+from nki_lab.dialects.beta1 import BETA1
+from nki_lab.dtypes import DType
 from nki_lab.errors import (
     AddressConflict,
     KernelArgument,
@@ -22,6 +25,7 @@ from nki_lab.errors import (
     WrongOperand,
 )
 from nki_lab.errors.beta1 import BadIndexing, BadMask, IndirectIndex, ReturnInLoop, TileTruth
+from nki_lab.rewrite import call_of
 
 X = np.random.default_rng(4).standard_normal((128, 64)).astype(np.float32)
 
@@ -41,6 +45,15 @@ MISTAKES = {
     "par_dim twice": (lambda t: blocks(nl.par_dim(2), nl.par_dim(8), 4), TensorArgument, "2 partition axes"),
     "par_dim of too many": (lambda t: blocks(2, nl.par_dim(256), 4)[0], TensorArgument, "256 partitions"),
     "par_dim of none": (lambda t: blocks(nl.par_dim(0), 4), TensorArgument, "positive integers"),
+    "a keyword by position": (lambda t: nisa.max8(t), WrongCall, r"call is nisa.max8\(\*, src, mask=None"),
+    "a keyword of an instruction": (lambda t: nisa.iota(t, nl.int32, axis=1), WrongCall, "nisa.iota has no parameter `axis`"),
+    "an argument too few": (lambda t: nl.program_id(), WrongCall, r"the call is nl.program_id\(axis\)"),
+    "an argument too much": (lambda t: nl.par_dim(2, 3), WrongCall, "nl.par_dim: takes 1 positional argument but 2"),
+    "an argument twice": (lambda t: nl.expand_dims(t, data=t), WrongCall, "multiple values for argument 'data'"),
+    "an argument too few, of many": (lambda t: nl.load(), WrongCall, r"call is nl.load\(src, \*, mask=None"),
+    "a keyword of a loop": (lambda t: nl.static_range(2, directives=1), WrongCall, "argument 'directives'"),
+    "a shape of nothing": (lambda t: nl.zeros_like("t"), WrongOperand, "call is nl.zeros_like"),
+    "a tile as a dtype": (lambda t: nl.zeros_like(t, t), WrongOperand, "is no dtype of nki.language"),
     "a size of None": (lambda t: blocks(128, None), WrongOperand, "found NoneType None"),
     "a broken size": (lambda t: blocks(128, 4.5), WrongOperand, "found float 4.5"),
     "a size from a tile": (lambda t: blocks(128, t[0, 0]), WrongOperand, "only known at run time"),
@@ -117,6 +130,16 @@ def test_a_mistake_is_an_error_that_names_it(name):
     assert caught.value.code != "NKI109"
     said = f"{caught.value.message}\n{caught.value.help}\n" + "\n".join(caught.value.notes)
     assert re.search(says, said), said
+
+
+def test_every_function_has_a_name_and_a_call_for_errors():
+    """Errors of what Python could not match with parameters are found by it."""
+    for short, module in (("nl", nl), ("nisa", nisa)):
+        for name in module.__all__:
+            function = getattr(module, name)
+            if callable(function) and not isinstance(function, (Enum, EnumType, DType)):
+                assert BETA1.name_of(function) == f"{short}.{name}"
+                assert re.match(rf"{short}.{name}\(.*\)$", call_of(f"{short}.{name}", function))
 
 
 def test_a_return_in_a_loop_is_told_at_its_line():

@@ -101,7 +101,7 @@ def under_another_name(tile):
         (unknown_keyword, "nl.softmax: got an unexpected keyword argument 'axes'", "x, axis, ", "did you mean `axis`?"),
         (of_an_operator, "nl.add: missing 1 required positional argument: 'y'", "x, y, ",
          "the call is nl.add(x, y, dtype=None)"),
-        (of_a_view, "reshape: takes 1 positional arguments but 3 were given", "shape", "the call is reshape(shape)"),
+        (of_a_view, "reshape: takes 1 positional argument but 3 were given", "shape", "the call is reshape(shape)"),
         (under_another_name, "nl.zeros: missing 1 required positional argument: 'dtype'", "shape, dtype, ",
          "the call is nl.zeros(shape, dtype, buffer=nl.sbuf, name='')"),
     ],
