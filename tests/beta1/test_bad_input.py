@@ -46,7 +46,7 @@ MISTAKES = {
     "par_dim of too many": (lambda t: blocks(2, nl.par_dim(256), 4)[0], TensorArgument, "256 partitions"),
     "par_dim of none": (lambda t: blocks(nl.par_dim(0), 4), TensorArgument, "positive integers"),
     "a keyword by position": (lambda t: nisa.max8(t), WrongCall, r"call is nisa.max8\(\*, src, mask=None"),
-    "a keyword of an instruction": (lambda t: nisa.iota(t, nl.int32, axis=1), WrongCall, "nisa.iota has no parameter `axis`"),
+    "a keyword of an instruction": (lambda t: nisa.iota(t, nl.int32, axis=1), WrongCall, "nisa.iota has no .* `axis`"),
     "an argument too few": (lambda t: nl.program_id(), WrongCall, r"the call is nl.program_id\(axis\)"),
     "an argument too much": (lambda t: nl.par_dim(2, 3), WrongCall, "nl.par_dim: takes 1 positional argument but 2"),
     "an argument twice": (lambda t: nl.expand_dims(t, data=t), WrongCall, "multiple values for argument 'data'"),
