@@ -156,7 +156,7 @@ class Configuration:
         if self.compile is None or self.compile == (outer or CompileConfig()):
             return
         differing = [
-            f"{f.name}={getattr(self.compile, f.name)!r}"
+            f"{f.name}={getattr(self.compile, f.name)!s}"
             for f in fields(CompileConfig)
             if getattr(self.compile, f.name) != getattr(outer or CompileConfig(), f.name)
         ]

@@ -68,6 +68,7 @@ def test_a_nested_kernel_of_another_configuration(inner, outer):
     assert np.array_equal(result.outputs[0], 2 * X)
     (finding,) = [f for f in result.findings if "configuration" in f.message]
     assert finding.kind == "portability" and "runs under that of its caller" in finding.message
+    assert "<" not in finding.message, "members have their names, as they are written"
 
 
 def test_the_inner_kernel_alone_has_its_configuration():
