@@ -25,7 +25,7 @@ from nki_lab.dtypes import dtype_of
 from nki_lab.errors import NkiError
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.isa.catalog import STARS
-from nki_lab.versions import VERSIONS, Version, added_in
+from nki_lab.versions import VERSIONS, Version, named_since
 
 
 def _read(file: str) -> dict[str, Any]:
@@ -195,7 +195,7 @@ def _official(api: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
 def _since(official: str) -> Version:
     """Return the version that first has a name; a member is not older than what it is a member of."""
     owners = official, official.rpartition(".")[0]
-    return max((added_in(name) for name in owners), key=lambda version: version.number)
+    return max((named_since(name) for name in owners), key=lambda version: version.number)
 
 
 def _state(official: str, is_missing: bool, version: Version) -> NameState:

@@ -40,7 +40,7 @@ from nki_lab.source import (
     is_of_package,
     stack_of_traceback,
 )
-from nki_lab.versions import VERSIONS, Version, added_in, is_newer
+from nki_lab.versions import VERSIONS, Version, is_newer, named_since
 
 Scope = Mapping[str, Any]
 _DECORATORS = 8  # looked through, one in another
@@ -360,7 +360,7 @@ class _Dated(NamedTuple):
 def _dated_names(function: _Function) -> Iterator[_Dated]:
     """Yield the names of NKI in a text that are newer than the first version."""
     for name, node in function.text.facts.reads.items():
-        since = added_in(_official(name, function.scope))
+        since = named_since(_official(name, function.scope))
         if since is not VERSIONS[0]:
             yield _Dated(since, name, (function.text.place(node), *function.callers))
 
@@ -395,7 +395,7 @@ def _by_identity() -> dict[int, str]:
 
 def newer_names(version: Version) -> Mapping[int, str]:
     """Return the official names of what a version does not have yet, by the identity of what they stand for."""
-    return {key: n for key, n in _by_identity().items() if added_in(n).number > version.number}
+    return {key: n for key, n in _by_identity().items() if named_since(n).number > version.number}
 
 
 def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:

@@ -12,7 +12,15 @@ from functools import lru_cache
 from nki_lab.versions.version import Form, Version
 
 VERSIONS: tuple[Version, ...] = (
-    Version("0.1", "2.27"),
+    Version(
+        "0.1",
+        "2.27",
+        # nki/api/nki.api.shared.rst of 2.27 and 2.28, tables of `op`; the stubs have them from 2.29 on.
+        operators=(
+            "arctan copy erf erf_dx exp gelu gelu_apprx_tanh gelu_dx log mish relu sigmoid sign silu silu_dx sin "
+            "softplus sqrt square tanh"
+        ),
+    ),
     Version(
         "0.2",
         "2.28",
@@ -325,6 +333,14 @@ def version_named(name: str, frontend: str = "") -> Version:
 def added_in(name: str) -> Version:
     """Return the version that an official name, such as "nki.language.fori_loop", is new in."""
     return next((v for v in VERSIONS if name in v.added), VERSIONS[0])
+
+
+@lru_cache(maxsize=4096)
+def named_since(name: str) -> Version:
+    """Return the first version that has an official name, be it as an operator only."""
+    module, _, member = name.rpartition(".")
+    tables = (v for v in VERSIONS if module == "nki.language" and member in v.operators.split())
+    return next(tables, added_in(name))
 
 
 def is_newer(name: str, since: Version, version: Version) -> str:

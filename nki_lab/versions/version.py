@@ -19,6 +19,7 @@ class Version:
         name: such as "0.6".
         sdk: the release of the Neuron SDK that it came with.
         adds: official module, or class in one -> names that are new in it, separated by spaces.
+        operators: names of nki.language that its tables of operators have, and that are functions only later.
         before: official name -> its signature in the version before, where that is another one.
         removes: official name -> its signature in the version before, and what to write instead.
         deprecates: official name -> what is the same, and is to be written instead from this version on.
@@ -29,6 +30,7 @@ class Version:
     name: str
     sdk: str
     adds: Mapping[str, str] = field(default_factory=dict)
+    operators: str = ""
     before: Mapping[str, str] = field(default_factory=dict)
     removes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     deprecates: Mapping[str, str] = field(default_factory=dict)

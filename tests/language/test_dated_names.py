@@ -64,6 +64,8 @@ OTHERS = [
     ("nki.isa.scalar_load", "0.6", lambda t, _: getattr(nisa, "scalar_load")(nl.zeros((1, 1), nl.int32))),  # noqa: B009
     ("nki.language.prelu", "0.3", lambda t, _: nisa.activation(dst=t, data=t, op=vars(nl)["prelu"])),
     ("nki.language.relu", "0.2", lambda t, _: vars(nl)["relu"](t)),
+    ("nki.language.copy", "0.2", lambda t, _: vars(nl)["copy"](t)),
+    ("nki.language.exp", "0.2", lambda t, _: nl.exp(t)),
     ("nki.language.float8_e8m0fnu", "0.4", lambda t, _: nl.ndarray((8, 4), vars(nl)["float8_e8m0fnu"])),
     ("nki.language.softmax", "0.2", lambda t, _: vars(nl)["softmax"](t, axis=1)),
 ]  # fmt: skip
@@ -81,3 +83,34 @@ def test_a_name_that_the_text_shows_is_told_once():
 
     with pytest.raises(UnknownName, match=r"`nl\.fori_loop` is new in NKI 0\.6"):
         run(kernel_of(use), X, nki="0.5")
+
+
+TABLED = (
+    "arctan copy erf erf_dx exp gelu gelu_apprx_tanh gelu_dx log mish relu sigmoid sign silu silu_dx sin softplus sqrt"
+    " square tanh"
+).split()
+FORMULAS = {
+    "arctan": np.arctan, "copy": np.positive, "exp": np.exp, "relu": lambda x: np.maximum(x, 0), "sign": np.sign,
+    "sin": np.sin, "square": np.square, "tanh": np.tanh, "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("version", ["0.1", "0.2"])
+def test_operators_are_older_than_functions_of_their_name(version):
+    """nki/api/nki.api.shared.rst of 2.27 and 2.28 lists them as `op`; the stubs have the functions from 2.29 on."""
+
+    def kernel(x):
+        out = nl.ndarray((len(TABLED), *x.shape), x.dtype, buffer=nl.shared_hbm)
+        for k in range(len(TABLED)):
+            t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=t, src=x)
+            nisa.activation(
+                dst=t, op=nl.exp if TABLED[k] == "exp" else getattr(nl, TABLED[k]), data=t
+            )
+            nisa.dma_copy(dst=out[k], src=t)
+        return out
+
+    x = np.linspace(-1.5, 1.4, 32, dtype=np.float32).reshape(8, 4)
+    values = run(kernel, x, nki=version, target="trn2").value
+    for name, formula in FORMULAS.items():
+        np.testing.assert_allclose(values[TABLED.index(name)], formula(x), rtol=1e-2, atol=1e-3)

@@ -18,8 +18,8 @@ from nki_lab.versions import (
     FORMS,
     PORTABILITY,
     Version,
-    added_in,
     is_newer,
+    named_since,
     taken_until,
     version_named,
 )
@@ -103,9 +103,9 @@ class Findings:
             name = self.newer.get(id(value))
             if name is not None:
                 raise UnknownName(
-                    is_newer(name, added_in(name), self.version),
+                    is_newer(name, named_since(name), self.version),
                     stack=self.stack(3),
-                    help=f"write `# nki: {added_in(name).name}` above the kernel, or do without it",
+                    help=f"write `# nki: {named_since(name).name}` above the kernel, or do without it",
                 )
 
     def check_number(self, definition: Definition, position: int, value: Any) -> None:
