@@ -22,7 +22,7 @@ from nki_lab.isa.enums import (
 from nki_lab.language.sizes import active_target
 from nki_lab.rewrite import instead
 from nki_lab.targets.engines import Engine
-from nki_lab.versions import VERSIONS, removed_in
+from nki_lab.versions import VERSIONS, ended_with, removed_in
 
 # The import system asks a module with submodules for this; they are found by name, not in a folder.
 __path__: list[str] = []
@@ -78,5 +78,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     help = instead(name, _BEFORE) or close_matches(name, __all__)
     gone = removed_in(f"nki.isa.{name}")
-    notes = (f"NKI {gone.name} no longer has it",) if gone is not None else ()
-    raise UnknownName(f"nki.isa has no `{name}`", help=help, notes=notes)
+    needs = None
+    if gone is not None:
+        needs = ended_with(f"nisa.{name}", gone.name)
+        needs = needs._replace(note=f"{needs.note}; nki_lab has no model of it")
+    raise UnknownName(f"nki.isa has no `{name}`", help=help, needs=needs)

@@ -27,8 +27,9 @@ from nki_lab.compiler.frontend import SourceKernel, unknown_names
 from nki_lab.compiler.function_text import FunctionText, text_of
 from nki_lab.dialects import NKI, Dialect, dialects_of
 from nki_lab.dialects.construct import ACCEPTED, ERROR, Construct, Subset
-from nki_lab.errors import MixedDialects, MixedVersions, NkiError, NotAllowed, UnknownName, joined
+from nki_lab.errors import MixedDialects, Needs, NkiError, NotAllowed, UnknownName, joined
 from nki_lab.ir.building.builder import Builder
+from nki_lab.ir.building.findings import not_yet
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.source import (
     Span,
@@ -40,7 +41,7 @@ from nki_lab.source import (
     is_of_package,
     stack_of_traceback,
 )
-from nki_lab.versions import VERSIONS, Version, is_newer, named_since
+from nki_lab.versions import VERSIONS, Version, begun_with, named_since
 
 Scope = Mapping[str, Any]
 _DECORATORS = 8  # looked through, one in another
@@ -147,8 +148,6 @@ def check_called(
         for kind, node in _classes_of(function):
             callers = (function.text.place(node), *function.callers)
             classes.setdefault(kind, (function.text.filename, callers))
-    if mixed := _mixed(source, builder, dated):
-        return [mixed]
     errors += _newer(dated, builder.version)
     for part in _in(bound):
         classes.setdefault(type(part), (source.filename, (source.place,)))
@@ -346,7 +345,15 @@ def _errors(function: _Function) -> Iterator[NkiError]:
                 row.message(),
                 stack=(function.text.place(node), *function.callers),
                 help=row.instead,
+                needs=_first_to_take(row, function),
             )
+
+
+def _first_to_take(row: Construct, function: _Function) -> Needs | None:
+    """Return what an error needs of a construct that later versions take."""
+    later = [v for v in VERSIONS if v.number > function.version.number]
+    taking = [v for v in later if row.level_in(v) != ERROR]
+    return begun_with(row.what, taking[0].name) if taking else None
 
 
 class _Dated(NamedTuple):
@@ -402,29 +409,7 @@ def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:
     """Yield an error for each name that a version does not have yet."""
     for since, name, stack in dated:
         if since.number > version.number:
-            yield UnknownName(
-                is_newer(name, since, version),
-                stack=stack,
-                help=f"write `# nki: {since.name}` above the kernel, or do without it",
-            )
-
-
-def _mixed(source: SourceKernel, builder: Builder, dated: list[_Dated]) -> MixedVersions | None:
-    """Return the error of a kernel that has what its version does not have yet, and what that one has no longer."""
-    if not (dated and builder.former):
-        return None
-    newest = max(dated, key=lambda d: d.since.number)
-    until, what, stack = min(builder.former, key=lambda f: f[0].number)
-    builder.newest = newest.since, newest.name
-    if not until.number < newest.since.number > builder.version.number:
-        return None  # only the former is an error, which names both
-    return MixedVersions(
-        f"{source.name} mixes two versions of NKI: `{newest.name}` is new in {newest.since.name}, and {what} ended with"
-        f" {until.name}",
-        stack=newest.stack,
-        notes=(f"{what} stands at {Span.of(stack[0])}",) if stack else (),
-        help=f"write the whole kernel for NKI {newest.since.name}, or for NKI {until.name}",
-    )
+            yield not_yet(name, since, version, stack)
 
 
 def _unknown_members(function: _Function) -> Iterator[NkiError]:

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from nki_lab.choices import Choices, allowable
 from nki_lab.errors import NkiError, StrictFinding, error_classes, joined
 from nki_lab.ir.program.nodes import Finding
-from nki_lab.versions import ERROR, Form, taken_until
+from nki_lab.versions import ERROR, refused
 
 
 def refusals(findings: Iterable[Finding], choices: Choices) -> list[NkiError]:
     """Return an error for each finding about a form that the kernel's version refuses, and that is not allowed."""
     kinds = {kind.code: kind for kind in error_classes()}
     version, allowed = choices.version, choices.allow
-    refused = {
+    refusing = {
         code: form
         for code, form in allowable().items()
         if code not in allowed and form.level(version) == ERROR
@@ -25,19 +25,11 @@ def refusals(findings: Iterable[Finding], choices: Choices) -> list[NkiError]:
             stack=f.stack,
             help=f.help,
             blame=f.blame,
-            notes=[_of_version(form)],
+            needs=refused(form, f.message.removesuffix(f" {form.fate(ERROR)}")),
         )
         for f in findings
-        if (form := refused.get(f.code))
+        if (form := refusing.get(f.code))
     ]
-
-
-def _of_version(form: Form) -> str:
-    until = taken_until(form)
-    return (
-        f"NKI {until} was the last version that took it: a kernel for it runs with `# nki: {until}` above it, or"
-        f" --nki {until}"
-    )
 
 
 def refuse_findings(findings: Iterable[Finding]) -> None:

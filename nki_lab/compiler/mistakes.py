@@ -20,6 +20,7 @@ from nki_lab.dialects import DIALECTS
 from nki_lab.dialects.nki import NKI
 from nki_lab.errors import (
     KernelRaised,
+    Needs,
     NkiError,
     TensorOperator,
     UnknownName,
@@ -45,7 +46,15 @@ from nki_lab.isa.former import instead_of
 from nki_lab.isa.operators import Op
 from nki_lab.rewrite import Hint, Rewrite, call_of
 from nki_lab.source import Blame, Span, Stack, headline, is_hidden, stack_of_traceback
-from nki_lab.versions import former_signature, is_newer, version_since, version_with
+from nki_lab.versions import (
+    FORMS,
+    former_signature,
+    is_newer,
+    refused,
+    version_named,
+    version_since,
+    version_with,
+)
 
 _CONTEXTS = inspect.getfile(ContextDecorator)
 # What arrays of NumPy and PyTorch have under a name that NKI does not use.
@@ -190,14 +199,18 @@ def _wrong_call(error: TypeError, stack: Stack) -> WrongCall | None:
     if not help and params and callable(called):
         help = f"the call is {call_of(name, called)}"
     notes = [f"parameters: {', '.join(params)}" if params else "it has no parameters"]
+    needs = None
     if unknown:
-        notes += _other_version(called, name, unknown[1], stack)
+        needs = _other_version(called, name, unknown[1])
+        if needs is not None and needs.since:
+            notes.append(is_newer(unknown[1], version_named(needs.since), active.builder.version))
     return WrongCall(
         f"{name}: {what}",
         stack=stack,
         notes=notes,
         help=help,
         blame=Blame.of(unknown[1]) if unknown else None,
+        needs=needs,
     )
 
 
@@ -244,20 +257,28 @@ def _owner(called: Any) -> str:
 _METHODS = ((NkiTensor, "nki.language.NkiTensor"), (Instruction, "nki.isa.NkiInstruction"))
 
 
-def _other_version(called: Any, name: str, parameter: str, stack: Stack) -> list[str]:
-    """Return a note about the version of NKI that has a parameter, where the kernel's does not."""
+def _other_version(called: Any, name: str, parameter: str) -> Needs | None:
+    """Return the versions of NKI that have a parameter which the kernel's does not have; None where none has it."""
     official, builder = _official(called, name), active.builder
     newest = " ".join(inspect.signature(called).parameters)
+    what = f"{name}({parameter}=...)"
     if builder is not None and (
         later := version_since(official, parameter, builder.version, newest)
     ):
-        return [is_newer(parameter, later, builder.version)]
-    earlier = version_with(official, parameter)
-    if earlier is None:
-        return []
-    if builder is not None:
-        builder.meet_former(f"{name}({parameter}=...)", earlier.name, stack)
-    return [f"NKI {earlier.name} was the last version that had `{parameter}`"]
+        return Needs(what, since=later.name)
+    if last := version_with(official, parameter):
+        return Needs(
+            what,
+            until=last.name,
+            note=f"NKI {last.name} was the last version that had `{parameter}`",
+        )
+    # Of a keyword that no version has, only one that the older dialect had is meant for one that ignored all of them.
+    ignored = FORMS["unknown keyword"]
+    if official.startswith("nki.isa.") and instead_of(name, parameter):
+        return refused(ignored, what)._replace(
+            note="NKI 0.1 was the last version that ignored what an instruction does not have"
+        )
+    return None
 
 
 def _assigned_to(stack: Stack) -> str:

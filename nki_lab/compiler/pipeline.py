@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from nki_lab.choices import SKIP_PASSES, Choices, check_allowed
+from nki_lab.choices import BETA1, SKIP_PASSES, Choices, check_allowed
 from nki_lab.compiler.cores import join_cores
 from nki_lab.compiler.findings import refuse_findings
 from nki_lab.compiler.frontend import SourceKernel
+from nki_lab.compiler.other_versions import with_versions
 from nki_lab.compiler.passes import Pass
 from nki_lab.compiler.passes.allocate import allocate_psum, allocate_sbuf
 from nki_lab.compiler.passes.author_order import apply_schedule, check_names
@@ -27,7 +28,7 @@ from nki_lab.compiler.passes.timed import modelled_ns
 from nki_lab.compiler.program import CompiledKernel, collector_paused
 from nki_lab.compiler.reuse import Programs, reuse
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import UnknownOption, close_matches
+from nki_lab.errors import NkiError, UnknownOption, close_matches
 from nki_lab.ir.building.builder import Builder, Watch
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.progress import phase
@@ -69,10 +70,7 @@ def compile_kernel(
     check_skipped(options.skip_passes)
     check_allowed(options.allow)
     with collector_paused():
-        traced = [
-            trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
-            for core in range(cores)
-        ]
+        traced = _traced(source, args, kwargs, target, options, cores, watch, builder_of)
         programs = reuse.find(traced, options)
         if programs is None:
             stages, kernels = _passed(traced, options)
@@ -82,6 +80,37 @@ def compile_kernel(
         refuse_findings(programs.kernels[0].findings)
     reuse.note(programs, options)
     return CompiledKernel.of(programs, source)
+
+
+def _traced(
+    source: SourceKernel,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    target: Target,
+    options: Choices,
+    cores: int,
+    watch: Watch | None,
+    builder_of: Callable[..., Builder],
+) -> list[Kernel]:
+    """Return the traced program of each core; an error says which other version of NKI takes the kernel."""
+    try:
+        return [
+            trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
+            for core in range(cores)
+        ]
+    except NkiError as error:
+        if options.nki == BETA1:
+            raise
+
+        def trace_for(version: str) -> None:
+            chosen = options.replace(nki=version)
+            for core in range(cores):
+                trace(source, args, kwargs, target, chosen, (core, cores))
+
+        told = with_versions(error, source.name, options.version, trace_for)
+        if told is error:
+            raise
+        raise told.with_traceback(error.__traceback__) from None
 
 
 def compile_again(traced: Sequence[Kernel], options: Choices) -> list[Kernel]:

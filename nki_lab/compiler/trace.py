@@ -34,6 +34,7 @@ from nki_lab.errors import (
     KernelResult,
     MixedDialects,
     MixedVersions,
+    Needs,
     NkiError,
     UnknownName,
     close_matches,
@@ -45,14 +46,14 @@ from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, OutputRef, Param
 from nki_lab.ir.program.verify import not_shared, result_error
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.isa.former import bind_as_before
+from nki_lab.isa.former import bind_as_before, needs_of
 from nki_lab.language.former import date_methods
 from nki_lab.language.nkiobject import NKIObject
 from nki_lab.progress import phase
 from nki_lab.source import authors_traceback
 from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 from nki_lab.targets.spec import Target
-from nki_lab.versions import ACCEPTED, FORMS, NEWEST, added_in
+from nki_lab.versions import ACCEPTED, FORMS, NEWEST, added_in, begun_with, refused
 
 _DEEPEST = 50  # containers within containers of one argument
 
@@ -93,7 +94,7 @@ def trace(
         raise joined(text_errors)
     bound = bind_arguments(source, args, kwargs)
     if source.configuration is not None:
-        source.configuration.check_version(source.name, options.version)
+        source.configuration.check_version(source.name, options.version, (source.place,))
     if options.version is not NEWEST:
         bind_as_before(options.version)
         date_methods()
@@ -109,6 +110,7 @@ def trace(
     )
     builder = new(watch=watch)
     builder.configuration = source.configuration
+    builder.needs_of = needs_of
     builder.newer = {} if options.version is NEWEST else newer_names(options.version)
     if source.configuration is not None:
         source.configuration.tell_without_effect(source.name, (source.place,), builder)
@@ -148,7 +150,7 @@ def _traced(
             called = check_called(source, builder, bound, failed=True)
             refused = refusals(builder.findings.values(), options)
             explained = joined(
-                _told([*_without(told, called), *text_errors, *builder.errors, *refused], builder)
+                _told([*_without(told, called), *text_errors, *builder.errors, *refused])
             )
             # A debugger started afterwards stops at the author's line, where the tiles are.
             explained = explained.with_traceback(authors_traceback(error.__traceback__))
@@ -159,7 +161,7 @@ def _traced(
     errors = [*text_errors, *check_called(source, builder, bound), *builder.errors]
     errors += refusals(builder.findings.values(), options)
     if errors:
-        raise joined(_told(errors, builder))
+        raise joined(_told(errors))
     builder.check_closed()
     outputs: list[NkiTensor] = []
     structure = _outputs(result, outputs, source, builder)
@@ -199,17 +201,8 @@ def _rehearse(
     rehearse(builder, builder_of, run)
 
 
-def _told(errors: list[NkiError], builder: Builder) -> list[NkiError]:
+def _told(errors: list[NkiError]) -> list[NkiError]:
     """Return the errors to tell: where dialects or versions are mixed, all others follow from that."""
-    for until, _, stack in builder.former:
-        if builder.newest is None or builder.newest[0].number <= until.number:
-            continue
-        since, name = builder.newest
-        for error in errors:
-            if error.stack == stack:
-                error.notes += (
-                    f"no version has it beside `{name}`, which is new in NKI {since.name}",
-                )
     return [e for e in errors if isinstance(e, (MixedDialects, MixedVersions))] or errors
 
 
@@ -360,7 +353,8 @@ def _symbolic(builder: Builder, name: str, value: Any) -> Any:
         # Only scalars have 64 bits, and they came with NKI 0.7.
         has_wide = builder.version.number >= added_in("nki.language.int64").number
         if dtype is None or (dtype is int64 and not has_wide):
-            raise no_such_dtype(path, array.dtype)
+            wide = begun_with("an argument of 64 bits", "0.7") if dtype is int64 else None
+            raise no_such_dtype(path, array.dtype, needs=wide)
         if 0 in array.shape:
             raise KernelArgument(
                 f"argument `{path}` has shape {list(array.shape)}: a tensor holds at least one element",
@@ -379,7 +373,9 @@ _CASTS = {
 }
 
 
-def no_such_dtype(name: str, dtype: Any, library: str = "numpy") -> KernelArgument:
+def no_such_dtype(
+    name: str, dtype: Any, library: str = "numpy", needs: Needs | None = None
+) -> KernelArgument:
     """Return the error of an array whose dtype NKI does not have, with the cast as its library writes it."""
     kind = getattr(dtype, "kind", "") or " "
     wanted = "float32" if kind == "f" else "int32" if kind in "iu" else ""
@@ -388,6 +384,7 @@ def no_such_dtype(name: str, dtype: Any, library: str = "numpy") -> KernelArgume
         help=f"cast it first, e.g. {_CASTS[library].format(wanted)}"
         if wanted
         else "use float32, bfloat16, float16, an 8-bit float, or an integer of 8, 16 or 32 bits",
+        needs=needs,
     )
 
 
@@ -396,7 +393,14 @@ def _outputs(result: Any, outputs: list[NkiTensor], source: SourceKernel, builde
         if result.storage.owner is not builder:
             raise not_shared(source.name, result, (source.returns,))
         error = result_error(source.name, result, (source.returns,))
-        if error and not _is_private_result(result, builder):
+        if error and _is_private_result(result, builder):
+            form = FORMS["private result"]
+            if form.level(builder.version) == ACCEPTED:
+                error = None
+            else:
+                needs = refused(form, form.what)
+                error = not_shared(source.name, result, (source.returns,), needs)
+        if error:
             raise error
         outputs.append(result)
         return OutputRef(len(outputs) - 1)
@@ -416,9 +420,9 @@ def _outputs(result: Any, outputs: list[NkiTensor], source: SourceKernel, builde
 
 
 def _is_private_result(result: NkiTensor, builder: Builder) -> bool:
-    """Tell whether a result is one in nl.hbm of a kernel whose version takes these; on one core they are the same."""
-    takes = FORMS["private result"].level(builder.version) == ACCEPTED and builder.program[1] == 1
-    return takes and result.storage.buffer is PRIVATE_HBM and not result.storage.loop
+    """Tell whether a result is one in nl.hbm, which some versions take on one core, where it is the same."""
+    is_alone = builder.program[1] == 1
+    return is_alone and result.storage.buffer is PRIVATE_HBM and not result.storage.loop
 
 
 def _check_result(kernel: Kernel, result: Any, source: SourceKernel) -> None:

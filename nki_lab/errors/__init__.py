@@ -18,7 +18,7 @@ to write instead. `str(error)` is the same on every run (no paths, ids or times)
 from nki_lab.errors.beta1 import *
 from nki_lab.errors.instruction import *
 from nki_lab.errors.language import *
-from nki_lab.errors.nki_error import KernelErrors, NkiError, error_classes, in_order, joined
+from nki_lab.errors.nki_error import KernelErrors, Needs, NkiError, error_classes, in_order, joined
 from nki_lab.errors.resource import *
 from nki_lab.errors.simulation import *
 from nki_lab.errors.toolchain import *

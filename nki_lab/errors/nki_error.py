@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from nki_lab.rewrite import Edit, edits_of
@@ -14,6 +14,22 @@ from nki_lab.source import Blame, Span, Stack, printable, text_of
 _CALLS_SHOWN = 20
 # Weakly held: a class that a cell or a test defined is forgotten with it.
 _KINDS: WeakValueDictionary[str, type[NkiError]] = WeakValueDictionary()
+
+
+class Needs(NamedTuple):
+    """The versions of NKI that take what an error is about.
+
+    Attributes:
+        what: the form or name, as the subject of a sentence.
+        since: the first version that takes it; "" where all before `until` do.
+        until: the last version that takes it; "" where all after `since` do.
+        note: what the error says of these versions, where its message does not.
+    """
+
+    what: str
+    since: str = ""
+    until: str = ""
+    note: str = ""
 
 
 class NkiError(Exception):
@@ -25,6 +41,7 @@ class NkiError(Exception):
         notes: facts that help, each one line.
         help: what to write instead; that of the class where none is given.
         blame: arguments of the call at the innermost place; the first one written there is marked.
+        needs: the versions of NKI that take what is refused here; None where it is wrong in all of them.
     """
 
     # A subclass with a `code` is a kind of error, listed by `explain`, the documentation and the extension.
@@ -54,15 +71,17 @@ class NkiError(Exception):
         notes: Iterable[str] = (),
         help: str = "",
         blame: Blame | None = None,
+        needs: Needs | None = None,
     ) -> None:
         if self._is_one_line:
             message = text_of([message])
         super().__init__(message)
         self.message = message
         self.stack = stack
-        self.notes = tuple(notes)
+        self.notes = (*notes, *([needs.note] if needs is not None and needs.note else ()))
         self.help = help or self.usual_help
         self.blame = blame
+        self.needs = needs
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -25,6 +25,7 @@ from nki_lab.isa.rules import (
     tensors_of,
 )
 from nki_lab.isa.streaming import copy_cycles, narrow, stream
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.targets.engines import GPSIMD, SCALAR, VECTOR, Engine
 from nki_lab.targets.facts import ISA
 from nki_lab.targets.spaces import PSUM, SBUF
@@ -119,11 +120,23 @@ def number_held_by(dtype: Any, value: Any) -> bool:
     return type(value) in (int, float, bool)
 
 
+def _held_instead(dtype: Any, value: Any) -> str:
+    """Return what to write instead of a number that a tile does not hold."""
+    if dtype.kind == "packed":
+        return "load values with nisa.dma_copy; only 0 can be written"
+    if type(value) is float and value.is_integer() and number_held_by(dtype, int(value)):
+        return Hint(f"write value={int(value)}", Rewrite("", str(int(value))))
+    if not dtype.is_integer:
+        return "write a number"
+    info = np.iinfo(dtype.np)
+    return f"write an integer from {info.min} to {info.max}"
+
+
 @rule(
     "`value` must be a number that the dtype of `dst` holds: an integer in its range for integers, 0 for packed types",
     "value",
     "dst",
-    help="write 2 instead of 2.0 for an integer tile; load other packed values with nisa.dma_copy",
+    help=lambda i: _held_instead(i.dst.dtype, i.value),
     source="nki/migration/index.rst:497",
 )
 def _value_fits(i, hw):

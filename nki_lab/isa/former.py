@@ -9,10 +9,17 @@ import re
 import sys
 from collections.abc import Callable
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
-from nki_lab.errors import NotOnTarget
-from nki_lab.ir.definition.instruction import BINDER, BINDING, Definition, registry
+from nki_lab.errors import Needs, NotOnTarget
+from nki_lab.ir.definition.instruction import (
+    BINDER,
+    BINDING,
+    Definition,
+    Instruction,
+    Rule,
+    registry,
+)
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
@@ -22,7 +29,7 @@ from nki_lab.isa.enums import dge_mode, dma_engine
 from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import is_internal
 from nki_lab.targets.spaces import PSUM
-from nki_lab.versions import ERROR, FORMS, Version, former_signature
+from nki_lab.versions import ERROR, FORMS, Version, former_signature, refused
 
 # Of one function (nki.isa without a prefix, nki.language with nl.), by its argument.
 _OF_ONE = {
@@ -122,6 +129,8 @@ def bound_by_version(self: Definition, *args: Any, **kwargs: Any) -> Any:
     before, convert = CONVERTED.get(self.name, ((), None))
     definition = self
     if convert is not None and builder.version.number < before:
+        if form := _form_of(self.name, arguments):
+            builder.meet_form(form, FORMS[form].what)
         definition = convert(builder, arguments) or self
     call = _newest.get(type(definition), type(definition).__call__)
     return call(definition, **arguments)
@@ -167,11 +176,69 @@ def binder_before(
     return scope[name]
 
 
+def needs_of(rule: Rule, i: Instruction) -> Needs | None:
+    """Return the versions that take an instruction which breaks a rule; None where no version does."""
+    form = _form_of(i.definition.name, dict(zip(i.definition.params, i.args, strict=True)))
+    is_about_it = form and _FORMS[i.definition.name].argument in rule.about
+    return refused(FORMS[form], FORMS[form].what) if is_about_it else None
+
+
+class _Former(NamedTuple):
+    """A form that an instruction had: its key in FORMS, what tells it of the arguments, and one of these."""
+
+    key: str
+    is_it: Callable[[dict[str, Any]], bool]
+    argument: str
+
+
+def _form_of(name: str, arguments: dict[str, Any]) -> str:
+    """Return the key of the form that a call of an instruction has; "" for none."""
+    former = _FORMS.get(name)
+    return former.key if former is not None and former.is_it(arguments) else ""
+
+
+def _from_psum(arguments: dict[str, Any]) -> bool:
+    return getattr(arguments["src"], "buffer", None) is PSUM
+
+
+def _whole_float(arguments: dict[str, Any]) -> bool:
+    value, dtype = arguments["value"], getattr(arguments["dst"], "dtype", None)
+    # How others were rounded no page says.
+    return (
+        type(value) is float and value.is_integer() and dtype is not None and bool(dtype.is_integer)
+    )
+
+
+def _second_of_several(arguments: dict[str, Any]) -> bool:
+    rank = getattr(arguments.get("data"), "ndim", 0)
+    return rank > 2 and arguments.get("axis") == 1
+
+
+def _fewer_axes(arguments: dict[str, Any]) -> bool:
+    dst, src = arguments.get("dst"), arguments.get("src")
+    if dst is None or getattr(dst, "ndim", 0) >= getattr(src, "ndim", 0):
+        return False
+    return prod(_transposed(arguments)) == dst.size
+
+
+def _transposed(arguments: dict[str, Any]) -> tuple[int, ...]:
+    src: Any = arguments["src"]
+    axes = arguments.get("axes") or TRANSPOSED.get(src.ndim, ())
+    return tuple(src.shape[axis] for axis in axes)
+
+
+_FORMS = {
+    "dma_copy": _Former("copy from PSUM", _from_psum, "src"),
+    "memset": _Former("float in integers", _whole_float, "value"),
+    "tensor_reduce": _Former("reduce axis", _second_of_several, "axis"),
+    "dma_transpose": _Former("transpose rank", _fewer_axes, "dst"),
+}
+
+
 def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
     operator, unique = arguments.pop("dst_rmw_op", None), arguments.pop("unique_indices", True)
     source = arguments["src"]
-    if getattr(source, "buffer", None) is PSUM:
-        builder.meet_form("copy from PSUM", FORMS["copy from PSUM"].what)
+    if _form_of("dma_copy", arguments):
         copied = builder.allocate(source.shape, source.dtype)
         tensor_copy(dst=copied, src=source)
         arguments["src"] = source = copied
@@ -196,11 +263,8 @@ def _move_bits(builder: Any, arguments: dict[str, Any]) -> None:
 
 
 def _as_memset(builder: Any, arguments: dict[str, Any]) -> None:
-    value, dst = arguments["value"], arguments["dst"]
-    is_whole = type(value) is float and value.is_integer()  # how others were rounded no page says
-    if is_whole and getattr(dst, "dtype", None) is not None and dst.dtype.is_integer:
-        builder.meet_form("float in integers", FORMS["float in integers"].what)
-        arguments["value"] = int(value)
+    if _form_of("memset", arguments):
+        arguments["value"] = int(arguments["value"])
 
 
 def _as_register_move(builder: Any, arguments: dict[str, Any]) -> None:
@@ -215,22 +279,13 @@ def _as_sendrecv(builder: Any, arguments: dict[str, Any]) -> None:
 
 def _as_tensor_reduce(builder: Any, arguments: dict[str, Any]) -> None:
     # Later versions reduce only the last axes, so nothing else can have been meant by it.
-    rank = getattr(arguments.get("data"), "ndim", 0)
-    if rank > 2 and arguments.get("axis") == 1:
-        builder.meet_form("reduce axis", FORMS["reduce axis"].what)
-        arguments["axis"] = rank - 1
+    if _form_of("tensor_reduce", arguments):
+        arguments["axis"] = arguments["data"].ndim - 1
 
 
 def _as_dma_transpose(builder: Any, arguments: dict[str, Any]) -> None:
-    dst: Any = arguments.get("dst")
-    src: Any = arguments.get("src")
-    if getattr(dst, "ndim", 0) >= getattr(src, "ndim", 0):
-        return
-    axes = arguments.get("axes") or TRANSPOSED.get(src.ndim, ())
-    shape = tuple(src.shape[axis] for axis in axes)
-    if prod(shape) == dst.size:
-        builder.meet_form("transpose rank", FORMS["transpose rank"].what)
-        arguments["dst"] = dst.reshape(shape)
+    if _form_of("dma_transpose", arguments):
+        arguments["dst"] = arguments["dst"].reshape(_transposed(arguments))
 
 
 def _as_range_select(builder: Any, arguments: dict[str, Any]) -> None:
@@ -250,6 +305,7 @@ def _as_all_to_all_v(builder: Any, arguments: dict[str, Any]) -> None:
             f" across nodes only until NKI 0.7, and the kernel is written for NKI {builder.version.name}",
             stack=builder.stack(),
             help="write `# nki: 0.7` above the kernel, use all_to_all, or choose the target trn3",
+            needs=Needs("nki.collectives.all_to_all_v without a NeuronSwitch", since="0.7"),
         )
 
 

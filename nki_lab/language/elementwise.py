@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any
 
 from nki_lab.dtypes import DType
-from nki_lab.errors import WrongOperand
+from nki_lab.errors import RuleBroken, WrongOperand
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.definition.operands import instead_of
 from nki_lab.ir.tensor.view import NkiTensor
@@ -27,7 +27,7 @@ from nki_lab.language.operands import (
 )
 from nki_lab.language.shaping import broadcast_to
 from nki_lab.targets.spaces import PSUM
-from nki_lab.versions import ACCEPTED, FORMS
+from nki_lab.versions import FORMS
 
 # Functions of two operands. Each is one nisa.tensor_tensor, or one nisa.tensor_scalar with a number on one side.
 _BINARY = {
@@ -184,7 +184,8 @@ def _rsqrt(x: NkiTensor, dtype: DType | None = None) -> NkiTensor:
     """
     result = result_like(on_chip("rsqrt", "x", x), dtype)
     form = "rsqrt of PSUM"
-    if x.buffer is PSUM and current().meet_form(form, FORMS[form].what) == ACCEPTED:
+    if x.buffer is PSUM:
+        current().meet_form(form, FORMS[form].what, error=RuleBroken)
         activation(dst=result, op=OPS["rsqrt"], data=x)  # as versions do that take it
         return result
     tensor_scalar(dst=result, data=x, op0=OPS["rsqrt"], operand0=0.0)

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.dtypes import bool_, dtype_of
-from nki_lab.errors import UnknownName
+from nki_lab.ir.building.findings import not_yet
 from nki_lab.ir.definition.instruction import BINDING, Instruction
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
@@ -24,7 +24,7 @@ from nki_lab.isa.former import binder_before
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.language.sizes import TileSize
 from nki_lab.source import Span, is_internal
-from nki_lab.versions import NEWEST, VERSIONS, Version, added_in, former_signature, is_newer
+from nki_lab.versions import NEWEST, VERSIONS, Version, added_in, former_signature
 
 #: The classes whose methods kernels call, by their official names.
 _CLASSES = {
@@ -130,11 +130,8 @@ def _check(what: str, since: Version, version: Version) -> None:
     if version.number < since.number:
         stack = active.builder.stack()
         written = (Span.of(stack[0]).covered or "") if stack else ""
-        raise UnknownName(  # as the check of the text says it, where that sees the name, too
-            is_newer(written if written.endswith(f".{what}") else what, since, version),
-            stack=stack,
-            help=f"write `# nki: {since.name}` above the kernel, or do without it",
-        )
+        # As the check of the text says it, where that sees the name, too.
+        raise not_yet(written if written.endswith(f".{what}") else what, since, version, stack)
 
 
 @functools.lru_cache(maxsize=256)

@@ -11,9 +11,9 @@ from dataclasses import dataclass, fields
 from enum import Enum
 from typing import Any
 
-from nki_lab.errors import KernelArgument, NestedConfiguration
+from nki_lab.errors import KernelArgument, Needs, NestedConfiguration
 from nki_lab.source import Stack
-from nki_lab.versions import Version, version_since
+from nki_lab.versions import ERROR, FORMS, Version, refused, version_since
 
 
 class AddressRotation(Enum):
@@ -78,6 +78,7 @@ _WITHOUT_EFFECT = {
     "non_ssa_legalization": "what is written several times runs as it stands",
     "dead_code_elim": "what is never read is removed in any case",
     "barrier_check": "barriers of the cores are always checked",
+    "nki_alloc_fallback": "there is one allocator, and a tensor that it finds no place for is an error in any case",
     "prefetch_auto": "no page says which loads are moved; each starts where it stands in the program",
 }
 
@@ -99,10 +100,16 @@ class SpecializationConfig:
 
 @dataclass(frozen=True)
 class Configuration:
-    """Both configurations of a kernel; None where its decorator gives none."""
+    """What a kernel's decorator asks for besides its version: None and "" where it does not.
+
+    Attributes:
+        compile, specialization: the configurations that NKI has since 0.7.
+        platform_target: the chip, which NKI 0.1 and 0.2 took.
+    """
 
     compile: CompileConfig | None = None
     specialization: SpecializationConfig | None = None
+    platform_target: str = ""
 
     @classmethod
     def of(cls, compile_config: Any, specialization_config: Any) -> Configuration:
@@ -118,8 +125,16 @@ class Configuration:
                 )
         return cls(compile_config, specialization_config)
 
-    def check_version(self, name: str, version: Version) -> None:
-        """Refuse configurations of a kernel that is written for a version before NKI 0.7."""
+    def check_version(self, name: str, version: Version, place: Stack) -> None:
+        """Refuse what the version of a kernel does not have: a configuration, or a chip."""
+        form = FORMS["platform target"]
+        if self.platform_target and form.level(version) == ERROR:
+            raise KernelArgument(
+                f"{form.what} {form.fate(ERROR)}",
+                stack=place,
+                help=form.instead,
+                needs=refused(form, form.what),
+            )
         for keyword, value in (
             ("compile_config", self.compile),
             ("specialization_config", self.specialization),
@@ -131,6 +146,8 @@ class Configuration:
                 raise KernelArgument(
                     f"nki.jit: `{keyword}` is new in NKI {since.name}, and kernel `{name}` is written for"
                     f" NKI {version.name}",
+                    stack=place,
+                    needs=Needs(f"nki.jit({keyword}=...)", since=since.name),
                     help=f"write `# nki: {since.name}` above the kernel, or leave {keyword} out",
                 )
 
@@ -144,13 +161,13 @@ class Configuration:
                 stack=place,
             )
 
-    def check_nested(self, name: str, builder: Any) -> None:
+    def check_nested(self, name: str, builder: Any, place: Stack) -> None:
         """Compare this configuration with that of the kernel that is traced and calls `name`.
 
         A kernel without a configuration takes that of its caller; no page says so, and an error on every kernel of a
         library would leave no use for configurations.
         """
-        self.check_version(name, builder.version)
+        self.check_version(name, builder.version, place)
         top = builder.configuration
         outer = top.compile if isinstance(top, Configuration) else None
         if self.compile is None or self.compile == (outer or CompileConfig()):

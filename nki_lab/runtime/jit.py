@@ -33,6 +33,7 @@ from nki_lab.errors import (
     LncMismatch,
     MixedDialects,
     MixedVersions,
+    Needs,
     NkiError,
     NotModelled,
     ToolchainError,
@@ -53,7 +54,7 @@ from nki_lab.simulator import EagerRun
 from nki_lab.source import headline
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
-from nki_lab.versions import ERROR, FORMS, Version
+from nki_lab.versions import Version
 
 
 class _Call(NamedTuple):
@@ -212,7 +213,8 @@ class KernelFunction(KernelObject):
                     help=f"write {self.__name__}(...); the grid is that of the kernel that is launched",
                 )
             if self.configuration is not None:
-                self.configuration.check_nested(self.__name__, active.builder)
+                place = (self.source.place,)
+                self.configuration.check_nested(self.__name__, active.builder, place)
             return as_defined(self.source).function(*args, **kwargs)
         refuse_compiler()
         result = self.launch(*args, **kwargs)
@@ -238,6 +240,7 @@ class KernelFunction(KernelObject):
                 f" {builder.version.name}",
                 notes=(f"`{self.__name__}` is defined at {self.source.place}",),
                 help="write a kernel and every kernel it calls for one version",
+                needs=Needs(f"`{self.__name__}`", since=nki, until=nki),
             )
 
     def launch(self, *args: Any, target: str | Target | None = None, **kwargs: Any) -> Result:
@@ -570,14 +573,14 @@ def _kernel_of(choices: dict[str, Any], dialect: Dialect | None, fn: Any) -> Ker
             if of_kernel
             else "write a `def` that returns its output tensors",
         )
+    if platform_target := choices.get("platform_target", ""):
+        get_target(platform_target)
+        if dialect is NKI:  # as a part of what its version may refuse
+            asked = choices.get("configuration") or Configuration()
+            choices |= {"configuration": replace(asked, platform_target=platform_target)}
     kernel = KernelFunction(fn)._with(decorated_in=dialect, **choices)
     kernel.source = kernel._with_choices(kernel.source)
     check_dialect(dialect, kernel.source)
-    form = FORMS["platform target"]
-    if kernel.platform_target:
-        if dialect is NKI and form.level(kernel.version) == ERROR:
-            raise KernelArgument(f"{form.what} {form.fate(ERROR)}", help=form.instead)
-        get_target(kernel.platform_target)
     return kernel
 
 

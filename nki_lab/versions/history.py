@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import lru_cache
 
+from nki_lab.errors import Needs
 from nki_lab.versions.version import Form, Version
 
 VERSIONS: tuple[Version, ...] = (
@@ -348,6 +349,28 @@ def is_newer(name: str, since: Version, version: Version) -> str:
     return f"`{name}` is new in NKI {since.name}, and the kernel is written for NKI {version.name}"
 
 
+def new_in(name: str, since: Version) -> Needs:
+    """Return what an error needs that `is_newer` is the message of."""
+    return Needs(f"`{name}`", since=since.name)
+
+
+def begun_with(what: str, since: str) -> Needs:
+    """Return what an error needs of a form that the version `since` is the first to take."""
+    return Needs(what, since=since, note=f"NKI {since} is the first version that takes it")
+
+
+def ended_with(what: str, later: str) -> Needs:
+    """Return what an error needs of a form that the version `later` is the first not to take."""
+    names = [version.name for version in VERSIONS]
+    until = names[names.index(later) - 1]
+    return Needs(what, until=until, note=f"NKI {until} was the last version that took it")
+
+
+def refused(form: Form, what: str) -> Needs:
+    """Return what an error needs of a form that the kernel's version refuses; `what` are the words for it."""
+    return ended_with(what, form.refused_since)
+
+
 def removed_in(name: str) -> Version | None:
     """Return the version that no longer has an official name; None where the newest has it."""
     return next((v for v in VERSIONS if name in v.removes), None)
@@ -395,9 +418,3 @@ def version_since(name: str, parameter: str, version: Version, newest: str) -> V
         if any(word.partition("=")[0] == parameter for word in words):
             return later
     return None
-
-
-def taken_until(form: Form) -> str:
-    """Return the last version that takes a form, or "" where the newest one does."""
-    names = [version.name for version in VERSIONS]
-    return names[names.index(form.refused_since) - 1] if form.refused_since else ""

@@ -319,7 +319,7 @@ BAD_TENSORS = [
     (((8, 4), _float), "dtype float is not an NKI dtype"),
     (((8, 4), abs), "dtype abs is not an NKI dtype"),
     (((8, 4), object()), "dtype of type object is not an NKI dtype"),
-    (((8, 4), float32, "sbuf"), "buffer must be a memory of nki.language, found 'sbuf'"),
+    (((8, 4), float32, "sbuf"), "buffer='sbuf', the name of a memory, is refused since NKI 0.3"),
     (((8,), float32, SBUF), "SBUF and PSUM tensors have a partition axis and a free axis"),
     (((129, 4), float32, PSUM), "129 partitions, but the memory has 128"),
     (((8, 4), float32, SBUF, 7), "name must be a string, found int"),

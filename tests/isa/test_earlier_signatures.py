@@ -101,7 +101,7 @@ BEFORE_0_3 = [
     (integers_of_floats, SEVEN, NkiError, "a number that the dtype of `dst` holds"),
     (select_by_position, np.where(5 + rows - columns >= 0, X, -1), NkiError, "affine_select"),
     (private_result, X, KernelResult, "must be in shared_hbm"),
-    (string_buffer, X, TensorArgument, "must be a memory of nki.language"),
+    (string_buffer, X, TensorArgument, "refused since NKI 0"),
     (moved_immediate, X + 1, WrongCall, "imm"),
 ]
 

@@ -86,10 +86,7 @@ def test_the_inner_kernel_alone_has_its_configuration():
 
 CHOSEN = [
     (CompileConfig(), []),
-    (
-        CompileConfig(nki_alloc_fallback=False),
-        [],
-    ),  # a tensor that does not fit is an error, with and without
+    (CompileConfig(nki_alloc_fallback=False), ["nki_alloc_fallback"]),
     (CompileConfig(address_rotation=AddressRotation.ENABLE), ["address_rotation"]),
     (CompileConfig(non_ssa_legalization=False), ["non_ssa_legalization"]),
     (CompileConfig(dead_code_elim=True, prefetch_auto=True), ["dead_code_elim", "prefetch_auto"]),

@@ -323,6 +323,6 @@ CALLS: dict[str, Construct] = {
         "nki.jit(platform_target=...)", ERROR,
         "set NEURON_PLATFORM_TARGET_OVERRIDE, or use %%nki --target / nki_lab.run(..., target=...)",
         f"{_MIGRATION}, NKI 0.3.0",
-        "nki.jit(stored, platform_target='trn2')", code="NKI112",
+        "@nki.jit(platform_target='trn2')\ndef kernel(x):\n    return stored(nl.load(x))", code="NKI112",
     ),
 }  # fmt: skip

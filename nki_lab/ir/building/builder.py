@@ -16,6 +16,7 @@ from nki_lab.errors import (
     InstructionError,
     LoopControl,
     LoopOrder,
+    Needs,
     NkiError,
     NotModelled,
     OutsideKernel,
@@ -58,7 +59,7 @@ from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack, key_of_frame, stack_of_frame
 from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.targets.spec import Target
-from nki_lab.versions import ERROR, NEWEST, Version
+from nki_lab.versions import NEWEST, Version, begun_with
 from nki_lab.versions.version import number_of
 
 
@@ -110,6 +111,7 @@ class Builder(Findings):
         watch: runs what is traced, at once; None where nothing does.
         mend: `(i) -> the instruction emitted for it`, or None; asked about an instruction that breaks a rule, for a
             dialect whose compiler inserts copies of operands.
+        needs_of: `(rule, i) -> Needs`, or None; asked about a broken rule that another version of NKI may not have had.
         met: the author's functions that were called -> their global names, and where they were called first.
         prepared: the first part of a collective whose second part is to come, and the loop it stands in.
         configuration: what the kernel's decorator asks of the compiler, for kernels that it calls.
@@ -130,6 +132,7 @@ class Builder(Findings):
     ) -> None:
         super().__init__(version, allow)
         self.target = target
+        self.needs_of: Callable[[Rule, Instruction], Needs | None] = lambda rule, i: None
         self.configuration: Any = None
         self.prepared: Any = None
         self.prepared_in = 0
@@ -235,13 +238,8 @@ class Builder(Findings):
             data: contents of a constant.
         """
         stack = self.stack() if origin == "temporary" else ()
-        if (
-            isinstance(buffer, str)
-            and self.meet_form("string buffer", f"buffer={buffer!r}") != ERROR
-        ):
-            buffer = MemoryRegion.__members__.get(
-                "private_hbm" if buffer == "hbm" else buffer, buffer
-            )
+        if isinstance(buffer, str):
+            buffer = self._memory(buffer)
         space = memory_of(buffer)
         sizes = shape_of(shape)
         element = element_of(dtype)
@@ -335,6 +333,21 @@ class Builder(Findings):
                 f"two tensors with name={name!r}", "give each tensor a different name, or none"
             )
         self._given.add(name)
+
+    def _memory(self, name: str) -> Any:
+        """Return the memory of a name, as versions take it that have names of memories; other texts as they are."""
+        memory = MemoryRegion.__members__.get("private_hbm" if name == "hbm" else name)
+        if memory is None:
+            return name
+        help = Hint(f"write nl.{name}", Rewrite("", f"nl.{name}"))
+        self.meet_form(
+            "string buffer",
+            f"buffer={name!r}, the name of a memory,",
+            help,
+            Blame.of("buffer"),
+            TensorArgument,
+        )
+        return memory
 
     def _variable(self, stack: Stack) -> str:
         name = self._assigned.get(id(stack))
@@ -441,6 +454,9 @@ class Builder(Findings):
                 f"{definition.name} needs both cores of a logical core, but the kernel runs on one",
                 stack=stack,
                 help="launch the kernel on two cores, kernel[2](...), or check nl.num_programs() first",
+                needs=begun_with(f"{definition.name} on one core", definition.alone_since)
+                if definition.alone_since
+                else None,
             )
         if foreign is not None:
             raise foreign_tensor(i, foreign, self)
@@ -491,7 +507,7 @@ class Builder(Findings):
             # An unrolled loop makes the same mistake in every trip; it is reported once.
             if (rule, i.stack) not in self._reported:
                 self._reported.add((rule, i.stack))
-                self.errors.append(rule_error(rule, i, frame))
+                self.errors.append(rule_error(rule, i, frame, self.needs_of(rule, i)))
 
     def remark(self, remarks: tuple[Rule, ...], i: Instruction) -> None:
         """Record the rules that an instruction breaks and that are findings."""

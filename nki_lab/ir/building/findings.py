@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nki_lab.errors import UnknownName
+from nki_lab.errors import NkiError, UnknownName
 from nki_lab.ir.definition.form_key import LARGEST
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.ir.program.nodes import Finding
@@ -20,8 +20,8 @@ from nki_lab.versions import (
     Version,
     is_newer,
     named_since,
-    taken_until,
-    version_named,
+    new_in,
+    refused,
 )
 
 
@@ -32,8 +32,6 @@ class Findings:
         version: the version of NKI that the kernel is written for.
         allow: codes of errors that are findings of this kernel.
         findings: the first finding of each kind, message and place.
-        former: (last version that has it, what it is, where it stands) of what later versions do not have.
-        newest: (version, name) of the newest name of NKI beside these, once the texts have been looked at.
         newer: the official names of what the version does not have yet, by the identity of what they stand for.
     """
 
@@ -41,8 +39,6 @@ class Findings:
         self.version = version
         self.allow = allow
         self.findings: dict[tuple[str, str, Any], Finding] = {}
-        self.former: list[tuple[Version, str, Stack]] = []
-        self.newest: tuple[Version, str] | None = None
         self.newer: Mapping[int, str] = {}
 
     def stack(self, depth: int = 2) -> Stack:
@@ -63,38 +59,41 @@ class Findings:
         finding = Finding(kind, message, where, help, code, blame)
         self.findings.setdefault((kind, message, where), finding)
 
-    def meet_former(self, what: str, until: str, stack: Stack) -> None:
-        """Note that the kernel has what versions after `until` do not have."""
-        self.former.append((version_named(until), what, stack))
-
     def find_for_parser(self, what: str, help: str) -> None:
         """Record a finding about what NKI's parser refuses, where the kernel's version has one."""
         if not self.version.plain_python:
             message = f"{what}: NKI's tracer accepts it, its parser does not"
             self.find("portability", message, help)
 
-    def meet_form(self, key: str, what: str, help: str = "", blame: Blame | None = None) -> str:
+    def meet_form(
+        self,
+        key: str,
+        what: str,
+        help: str = "",
+        blame: Blame | None = None,
+        error: type[NkiError] = NkiError,
+    ) -> str:
         """Record a form that versions treat differently, as the kernel's version does, and return what that is.
 
         Where the version refuses it and the form has a code, the finding is an error once the trace has ended, unless
-        the kernel is allowed it. Where the form has no code, the caller raises its error.
+        the kernel is allowed it. Where the form has no code, an error of the kind `error` is raised.
 
         Args:
             key: of the form in FORMS.
             what: what the kernel says, as the subject of a sentence.
             help: what to write instead; the words of the form where nothing is given.
             blame: the argument to mark.
+            error: kind of the error where the form has no code.
         """
         form = FORMS[key]
-        stack = self.stack()
-        if form.code not in ("", *self.allow) and form.refused_since:
-            self.meet_former(what, taken_until(form), stack)
         level = form.level(self.version)
-        if level == ACCEPTED or (level == ERROR and not form.code):
+        if level == ACCEPTED:
             return level
+        stack, message, help = self.stack(), f"{what} {form.fate(level)}", help or form.instead
+        if level == ERROR and not form.code:
+            raise error(message, stack=stack, help=help, blame=blame, needs=refused(form, what))
         kind = DEPRECATED if level == DEPRECATED else PORTABILITY
-        message = f"{what} {form.fate(level)}"
-        self.find(kind, message, help or form.instead, form.code, stack, blame)
+        self.find(kind, message, help, form.code, stack, blame)
         return level
 
     def check_newer(self, *values: Any) -> None:
@@ -102,11 +101,7 @@ class Findings:
         for value in values:
             name = self.newer.get(id(value))
             if name is not None:
-                raise UnknownName(
-                    is_newer(name, named_since(name), self.version),
-                    stack=self.stack(3),
-                    help=f"write `# nki: {named_since(name).name}` above the kernel, or do without it",
-                )
+                raise not_yet(name, named_since(name), self.version, self.stack(3))
 
     def check_number(self, definition: Definition, position: int, value: Any) -> None:
         """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
@@ -128,3 +123,13 @@ class Findings:
             else "write an integer of 32 bits, or a float, which is rounded to float32",
             blame=Blame(definition.name, ((name, position),)),
         )
+
+
+def not_yet(name: str, since: Version, version: Version, stack: Stack) -> UnknownName:
+    """Return the error of a name that is new in `since`, in a kernel for an earlier version."""
+    return UnknownName(
+        is_newer(name, since, version),
+        stack=stack,
+        help=f"write `# nki: {since.name}` above the kernel, or do without it",
+        needs=new_in(name, since),
+    )

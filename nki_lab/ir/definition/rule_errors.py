@@ -5,16 +5,19 @@ from __future__ import annotations
 from types import FrameType
 from typing import Any
 
-from nki_lab.errors import InstructionError, LoopTensor, NkiError
+from nki_lab.errors import InstructionError, LoopTensor, Needs, NkiError
 from nki_lab.ir.definition.author_text import values_of_arguments
 from nki_lab.ir.definition.instruction import Instruction, Rule, is_binding
 from nki_lab.ir.tensor.fields import first_partition
 from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Blame, is_internal
+from nki_lab.versions import ended_with
 
 
-def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> NkiError:
+def rule_error(
+    rule: Rule, i: Instruction, frame: FrameType | None = None, needs: Needs | None = None
+) -> NkiError:
     """Return the error of a broken rule, describing what the rule is about.
 
     Args:
@@ -22,6 +25,7 @@ def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> Nk
         i: the instruction that breaks it.
         frame: the author's, where their line calls the instruction itself: its arguments can be marked there, and what
             names in them stand for is reported.
+        needs: the versions of NKI that take what breaks it, where the rule itself does not tell.
     """
     definition = i.definition
     notes = []
@@ -39,7 +43,9 @@ def rule_error(rule: Rule, i: Instruction, frame: FrameType | None = None) -> Nk
         values = [v for v in values_of_arguments(i.stack, blame, frame) if v not in notes]
         notes += [f"here {', '.join(values)}"] if values else []
     message = f"{definition.name}: {rule.text}"
-    return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame)
+    if rule.since:
+        needs = ended_with(message, rule.since)
+    return rule.error(message, stack=i.stack, notes=notes, help=advice, blame=blame, needs=needs)
 
 
 def _shown(value: Any) -> str:

@@ -13,6 +13,7 @@ from nki_lab.errors import (
     BrokenProgram,
     KernelResult,
     LoopTensor,
+    Needs,
     NkiError,
     OutOfBounds,
     OverCapacity,
@@ -234,8 +235,10 @@ def result_error(kernel: str, result: NkiTensor, stack: Stack) -> NkiError | Non
     return None
 
 
-def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:
-    """Return the error of a kernel whose result is not in shared HBM."""
+def not_shared(
+    kernel: str, result: NkiTensor, stack: Stack, needs: Needs | None = None
+) -> KernelResult:
+    """Return the error of a kernel whose result is not in shared HBM, which the versions in `needs` take."""
     advice = "make it with nl.ndarray(shape, dtype, buffer=nl.shared_hbm) and write it with nisa.dma_copy"
     return KernelResult(
         f"{kernel} returns {result.describe()}: a result must be in shared_hbm",
@@ -247,6 +250,7 @@ def not_shared(kernel: str, result: NkiTensor, stack: Stack) -> KernelResult:
         help="write buffer=nl.shared_hbm where it is made"
         if result.buffer is PRIVATE_HBM
         else advice,
+        needs=needs,
     )
 
 
