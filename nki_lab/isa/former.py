@@ -129,8 +129,8 @@ def bound_by_version(self: Definition, *args: Any, **kwargs: Any) -> Any:
     before, convert = CONVERTED.get(self.name, ((), None))
     definition = self
     if convert is not None and builder.version.number < before:
-        if form := _form_of(self.name, arguments):
-            builder.meet_form(form, FORMS[form].what)
+        for former in _forms_of(self.name, arguments):
+            builder.meet_form(former.key, FORMS[former.key].what)
         definition = convert(builder, arguments) or self
     call = _newest.get(type(definition), type(definition).__call__)
     return call(definition, **arguments)
@@ -178,9 +178,11 @@ def binder_before(
 
 def needs_of(rule: Rule, i: Instruction) -> Needs | None:
     """Return the versions that take an instruction which breaks a rule; None where no version does."""
-    form = _form_of(i.definition.name, dict(zip(i.definition.params, i.args, strict=True)))
-    is_about_it = form and _FORMS[i.definition.name].argument in rule.about
-    return refused(FORMS[form], FORMS[form].what) if is_about_it else None
+    arguments = dict(zip(i.definition.params, i.args, strict=True))
+    for former in _forms_of(i.definition.name, arguments):
+        if former.argument in rule.about:
+            return refused(FORMS[former.key], FORMS[former.key].what)
+    return None
 
 
 class _Former(NamedTuple):
@@ -191,14 +193,23 @@ class _Former(NamedTuple):
     argument: str
 
 
-def _form_of(name: str, arguments: dict[str, Any]) -> str:
-    """Return the key of the form that a call of an instruction has; "" for none."""
-    former = _FORMS.get(name)
-    return former.key if former is not None and former.is_it(arguments) else ""
+def _forms_of(name: str, arguments: dict[str, Any]) -> list[_Former]:
+    """Return the forms that a call of an instruction has."""
+    return [former for former in _FORMS.get(name, ()) if former.is_it(arguments)]
 
 
 def _from_psum(arguments: dict[str, Any]) -> bool:
     return getattr(arguments["src"], "buffer", None) is PSUM
+
+
+def _cast_by_hardware(arguments: dict[str, Any]) -> bool:
+    # The hardware block moves bytes as they are; for dtypes of two sizes the guide only says "undefined".
+    src, dst = arguments["src"], arguments["dst"]
+    if not (isinstance(src, NkiTensor) and isinstance(dst, NkiTensor)) or src.dtype == dst.dtype:
+        return False
+    by_hardware = arguments.get("dge_mode") in (dge_mode.hwdge, dge_mode.hwdge.value)
+    is_plain = arguments.get("dst_rmw_op") is None
+    return is_plain and by_hardware and src.dtype.itemsize == dst.dtype.itemsize
 
 
 def _whole_float(arguments: dict[str, Any]) -> bool:
@@ -228,22 +239,26 @@ def _transposed(arguments: dict[str, Any]) -> tuple[int, ...]:
 
 
 _FORMS = {
-    "dma_copy": _Former("copy from PSUM", _from_psum, "src"),
-    "memset": _Former("float in integers", _whole_float, "value"),
-    "tensor_reduce": _Former("reduce axis", _second_of_several, "axis"),
-    "dma_transpose": _Former("transpose rank", _fewer_axes, "dst"),
+    "dma_copy": (
+        _Former("copy from PSUM", _from_psum, "src"),
+        _Former("cast by hardware", _cast_by_hardware, "dge_mode"),
+    ),
+    "memset": (_Former("float in integers", _whole_float, "value"),),
+    "tensor_reduce": (_Former("reduce axis", _second_of_several, "axis"),),
+    "dma_transpose": (_Former("transpose rank", _fewer_axes, "dst"),),
 }
 
 
 def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
+    source, is_cast = arguments["src"], _cast_by_hardware(arguments)
     operator, unique = arguments.pop("dst_rmw_op", None), arguments.pop("unique_indices", True)
-    source = arguments["src"]
-    if _form_of("dma_copy", arguments):
+    if _from_psum(arguments):
         copied = builder.allocate(source.shape, source.dtype)
         tensor_copy(dst=copied, src=source)
         arguments["src"] = source = copied
+    if is_cast:
+        arguments["src"] = source.view(arguments["dst"].dtype)
     if operator is None:
-        _move_bits(builder, arguments)
         return None
     arguments["srcs"] = [arguments.pop("src"), arguments["dst"]]
     arguments |= {"reduce_op": operator, "unique_indices": unique}
@@ -251,19 +266,8 @@ def _as_dma_copy(builder: Any, arguments: dict[str, Any]) -> Definition | None:
     return dma_compute
 
 
-def _move_bits(builder: Any, arguments: dict[str, Any]) -> None:
-    # The hardware block moves bytes as they are; for dtypes of two sizes the guide only says "undefined".
-    src, dst = arguments["src"], arguments["dst"]
-    if not (isinstance(src, NkiTensor) and isinstance(dst, NkiTensor)) or src.dtype == dst.dtype:
-        return
-    by_hardware = arguments.get("dge_mode") in (dge_mode.hwdge, dge_mode.hwdge.value)
-    if by_hardware and src.dtype.itemsize == dst.dtype.itemsize:
-        builder.meet_form("cast by hardware", FORMS["cast by hardware"].what)
-        arguments["src"] = src.view(dst.dtype)
-
-
 def _as_memset(builder: Any, arguments: dict[str, Any]) -> None:
-    if _form_of("memset", arguments):
+    if _whole_float(arguments):
         arguments["value"] = int(arguments["value"])
 
 
@@ -279,12 +283,12 @@ def _as_sendrecv(builder: Any, arguments: dict[str, Any]) -> None:
 
 def _as_tensor_reduce(builder: Any, arguments: dict[str, Any]) -> None:
     # Later versions reduce only the last axes, so nothing else can have been meant by it.
-    if _form_of("tensor_reduce", arguments):
+    if _second_of_several(arguments):
         arguments["axis"] = arguments["data"].ndim - 1
 
 
 def _as_dma_transpose(builder: Any, arguments: dict[str, Any]) -> None:
-    if _form_of("dma_transpose", arguments):
+    if _fewer_axes(arguments):
         arguments["dst"] = arguments["dst"].reshape(_transposed(arguments))
 
 

@@ -79,6 +79,14 @@ ONE = {
         written(IN_PSUM + "nisa.dma_copy(dst=t, src=p)"),
         "through SBUF",
     ),
+    "cast by hardware": (
+        "0.1",
+        "0.2",
+        written("nisa.dma_copy(dst=t.view(nl.int32), src=x, dge_mode=nisa.dge_mode.hwdge)"),
+        "",
+    ),
+    "reshape on chip": ("0.1", "0.4", written(COPY + "t.reshape((32, 4))"), "multiply to 192"),
+    "reshape in HBM": ("0.1", "0.4", written(COPY + "x.reshape((31, 6))"), "multiply to 192"),
     "reduce axis": (
         "0.1",
         "0.2",

@@ -29,7 +29,7 @@ from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.storage import Storage, leaves_storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.targets.spaces import SBUF, MemoryRegion
-from nki_lab.versions import ERROR, FORMS
+from nki_lab.versions import ERROR, FORMS, refused
 
 # Partitions whose offsets stand together: Vector, Scalar and GpSimd; Tensor (API stub, NkiTensor.indirect).
 _GROUP, _GROUP_TENSOR = 16, 32
@@ -380,10 +380,15 @@ class NkiTensor(Fixed, TensorOperators):
         """
         sizes = integers(shape if isinstance(shape, (tuple, list)) else (shape,), "reshape")
         rows = self.shape[: self.storage.on_chip]
+        needs = None
         is_less = active.builder and min(sizes) > 0 and prod(sizes) < self.size
         if is_less and rows == sizes[: len(rows)]:
-            form = "reshape on chip" if rows else "reshape in HBM"
-            if active.builder.meet_form(form, FORMS[form].what) != ERROR:
+            key = "reshape on chip" if rows else "reshape in HBM"
+            form = FORMS[key]
+            if form.level(active.builder.version) == ERROR:
+                needs = refused(form, form.what)
+            else:
+                active.builder.meet_form(key, form.what)
                 kept = (np.s_[:], np.s_[: prod(sizes[1:])]) if rows else np.s_[: prod(sizes)]
                 return self.reshape((*rows, self.size // prod(rows)))[kept].reshape(sizes)
         if prod(sizes) != self.size or min(sizes, default=0) < 1:
@@ -392,6 +397,7 @@ class NkiTensor(Fixed, TensorOperators):
                 help="write the size in place of -1; t.reshape_dim(dim, shape) takes one -1"
                 if -1 in sizes
                 else f"give sizes that multiply to {self.size}, or slice the tensor first",
+                needs=needs,
             )
         if self.first_axis_stays and sizes[0] != self.shape[0]:
             raise ViewError(
