@@ -53,7 +53,7 @@ from nki_lab.progress import phase
 from nki_lab.source import authors_traceback
 from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 from nki_lab.targets.spec import Target
-from nki_lab.versions import ACCEPTED, FORMS, NEWEST, added_in, begun_with, refused
+from nki_lab.versions import NEWEST, added_in, begun_with
 
 _DEEPEST = 50  # containers within containers of one argument
 
@@ -394,12 +394,8 @@ def _outputs(result: Any, outputs: list[NkiTensor], source: SourceKernel, builde
             raise not_shared(source.name, result, (source.returns,))
         error = result_error(source.name, result, (source.returns,))
         if error and _is_private_result(result, builder):
-            form = FORMS["private result"]
-            if form.level(builder.version) == ACCEPTED:
-                error = None
-            else:
-                needs = refused(form, form.what)
-                error = not_shared(source.name, result, (source.returns,), needs)
+            needs = builder.take_form("private result")
+            error = needs and not_shared(source.name, result, (source.returns,), needs)
         if error:
             raise error
         outputs.append(result)

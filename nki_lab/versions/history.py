@@ -354,8 +354,10 @@ def new_in(name: str, since: Version) -> Needs:
     return Needs(f"`{name}`", since=since.name)
 
 
-def begun_with(what: str, since: str) -> Needs:
-    """Return what an error needs of a form that the version `since` is the first to take."""
+def begun_with(what: str, since: str) -> Needs | None:
+    """Return what an error needs of a form that the version `since` is the first to take; None where none does."""
+    if not since:
+        return None
     return Needs(what, since=since, note=f"NKI {since} is the first version that takes it")
 
 

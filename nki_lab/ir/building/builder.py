@@ -239,7 +239,7 @@ class Builder(Findings):
         """
         stack = self.stack() if origin == "temporary" else ()
         if isinstance(buffer, str):
-            buffer = self._memory(buffer)
+            buffer = self.memory_named(buffer)
         space = memory_of(buffer)
         sizes = shape_of(shape)
         element = element_of(dtype)
@@ -333,21 +333,6 @@ class Builder(Findings):
                 f"two tensors with name={name!r}", "give each tensor a different name, or none"
             )
         self._given.add(name)
-
-    def _memory(self, name: str) -> Any:
-        """Return the memory of a name, as versions take it that have names of memories; other texts as they are."""
-        memory = MemoryRegion.__members__.get("private_hbm" if name == "hbm" else name)
-        if memory is None:
-            return name
-        help = Hint(f"write nl.{name}", Rewrite("", f"nl.{name}"))
-        self.meet_form(
-            "string buffer",
-            f"buffer={name!r}, the name of a memory,",
-            help,
-            Blame.of("buffer"),
-            TensorArgument,
-        )
-        return memory
 
     def _variable(self, stack: Stack) -> str:
         name = self._assigned.get(id(stack))
@@ -454,9 +439,7 @@ class Builder(Findings):
                 f"{definition.name} needs both cores of a logical core, but the kernel runs on one",
                 stack=stack,
                 help="launch the kernel on two cores, kernel[2](...), or check nl.num_programs() first",
-                needs=begun_with(f"{definition.name} on one core", definition.alone_since)
-                if definition.alone_since
-                else None,
+                needs=begun_with(f"{definition.name} on one core", definition.alone_since),
             )
         if foreign is not None:
             raise foreign_tensor(i, foreign, self)

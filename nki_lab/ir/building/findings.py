@@ -6,11 +6,13 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from nki_lab.errors import NkiError, UnknownName
+from nki_lab.errors import Needs, NkiError, TensorArgument, UnknownName
 from nki_lab.ir.definition.form_key import LARGEST
 from nki_lab.ir.definition.instruction import Definition
 from nki_lab.ir.program.nodes import Finding
+from nki_lab.rewrite import Hint, Rewrite
 from nki_lab.source import Blame, Stack
+from nki_lab.targets.spaces import MemoryRegion
 from nki_lab.versions import (
     ACCEPTED,
     DEPRECATED,
@@ -95,6 +97,24 @@ class Findings:
         kind = DEPRECATED if level == DEPRECATED else PORTABILITY
         self.find(kind, message, help, form.code, stack, blame)
         return level
+
+    def take_form(self, key: str) -> Needs | None:
+        """Record a form where the version takes it; where it refuses it, return what the caller's error needs."""
+        form = FORMS[key]
+        if form.level(self.version) == ERROR:
+            return refused(form, form.what)
+        self.meet_form(key, form.what)
+        return None
+
+    def memory_named(self, name: str) -> Any:
+        """Return the memory of a name, in versions that have names of memories; a name of none as it is."""
+        memory = MemoryRegion.__members__.get("private_hbm" if name == "hbm" else name)
+        if memory is None:
+            return name
+        what = f"buffer={name!r}, the name of a memory,"
+        help = Hint(f"write nl.{name}", Rewrite("", f"nl.{name}"))
+        self.meet_form("string buffer", what, help, Blame.of("buffer"), TensorArgument)
+        return memory
 
     def check_newer(self, *values: Any) -> None:
         """Refuse an instruction, an operator or a dtype that the kernel's version does not have."""

@@ -29,7 +29,6 @@ from nki_lab.ir.tensor.register import NkiScalar, Register
 from nki_lab.ir.tensor.storage import Storage, leaves_storage
 from nki_lab.ir.tensor.trace import active
 from nki_lab.targets.spaces import SBUF, MemoryRegion
-from nki_lab.versions import ERROR, FORMS, refused
 
 # Partitions whose offsets stand together: Vector, Scalar and GpSimd; Tensor (API stub, NkiTensor.indirect).
 _GROUP, _GROUP_TENSOR = 16, 32
@@ -383,12 +382,8 @@ class NkiTensor(Fixed, TensorOperators):
         needs = None
         is_less = active.builder and min(sizes) > 0 and prod(sizes) < self.size
         if is_less and rows == sizes[: len(rows)]:
-            key = "reshape on chip" if rows else "reshape in HBM"
-            form = FORMS[key]
-            if form.level(active.builder.version) == ERROR:
-                needs = refused(form, form.what)
-            else:
-                active.builder.meet_form(key, form.what)
+            needs = active.builder.take_form("reshape on chip" if rows else "reshape in HBM")
+            if needs is None:
                 kept = (np.s_[:], np.s_[: prod(sizes[1:])]) if rows else np.s_[: prod(sizes)]
                 return self.reshape((*rows, self.size // prod(rows)))[kept].reshape(sizes)
         if prod(sizes) != self.size or min(sizes, default=0) < 1:
