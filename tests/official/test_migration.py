@@ -96,7 +96,7 @@ def test_members_of_memories_in_place_of_names(nki, rng):
     if nki == "0.2":
         check(copied("sbuf"), (x,), x, nki=nki)
     else:
-        with pytest.raises(TensorArgument, match="buffer must be a memory"):
+        with pytest.raises(TensorArgument, match="the name of a memory"):
             run(copied("sbuf"), x, nki=nki)
 
 
