@@ -132,7 +132,7 @@ ONE = {
         "",
     ),
     "rule of activation_reduce": (
-        "0.3",
+        "0.1",
         "0.6",
         written(
             COPY + "m = nl.ndarray((32, 1), x.dtype, buffer=nl.sbuf)\n"
