@@ -93,7 +93,7 @@ TARGET = Choice(
     "target",
     "NAME",
     "Chip to compile for: {values}. Where nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
-    (*COMPILES, "migrate", "explain"),
+    (*COMPILES, "migrate", "explain", "bench"),
     _target,
     target_names(),
     default=Standard("trn3"),

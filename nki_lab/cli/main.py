@@ -14,6 +14,7 @@ from typer.core import TyperGroup
 
 from nki_lab import __version__
 from nki_lab.cli.artifacts import compile_, diff, disasm
+from nki_lab.cli.bench import bench
 from nki_lab.cli.catalog import catalog
 from nki_lab.cli.compare import compare
 from nki_lab.cli.doctor import doctor
@@ -84,6 +85,7 @@ app.command()(disasm)
 app.command()(diff)
 app.command(cls=OptionsAreTopics, context_settings={"ignore_unknown_options": True})(explain)
 app.command()(migrate)
+app.command()(bench)
 app.command()(catalog)
 app.command()(doctor)
 app.command()(execute)

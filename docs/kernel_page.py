@@ -1,0 +1,39 @@
+"""Writes the page about the prebuilt kernels, with the times that were kept."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+from docs.markdown import escaped, page
+from nki_lab import kernels
+from nki_lab.kernels.bench import load_rows, table
+
+#: Rows that `nki-lab bench --target trn2 --write` has written.
+KEPT = Path(__file__).parent / "kernels.json"
+
+
+def kernel_page() -> str:
+    """Return the page with every prebuilt kernel: its call, its steps, and how close it comes to its roof."""
+    rows = load_rows(KEPT)
+    text = (
+        "`nki_lab.kernels` holds kernels to read, to call and to measure:"
+        ' `from nki_lab.kernels import softmax` gives the kernel, `nki_lab.kernels.get("softmax")` what is known about'
+        " it. `nki-lab bench` writes the table anew, and compares it with an earlier one.\n\n"
+        "Times are modelled. `of roof` is the part of a run that its work takes at least, under the limit of the chip"
+        " that allows the least; `HBM bytes` is what is moved, as a multiple of arguments and results.\n\n"
+        f"{table(rows, markdown=True)}\n"
+    )
+    whys = dict.fromkeys(f"- {r.kernel}, {r.dtype}: {r.why}.\n" for r in rows if r.why)
+    short = f"Below 85 % of their roof at the sizes above:\n\n{''.join(whys)}" if whys else ""
+    return page("Prebuilt kernels", text, short, *(_kernel(name) for name in kernels.names()))
+
+
+def _kernel(name: str) -> str:
+    kernel = kernels.get(name)
+    function = kernel.kernel.func
+    doc = inspect.getdoc(function) or ""
+    steps = "".join(f"{n}. {escaped(step)}\n" for n, step in enumerate(kernel.steps, 1))
+    sources = "; ".join(map(escaped, kernel.sources))
+    call = f"{name}{inspect.signature(function)}"
+    return f"## {name}\n\n```text\n{call}\n\n{doc}\n```\n\n{steps}\nSources: {sources}.\n"

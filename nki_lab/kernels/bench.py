@@ -1,0 +1,160 @@
+"""The benchmark of the prebuilt kernels: what the model says of each at its sizes, as a table, and against another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from nki_lab.errors import BadFile
+from nki_lab.kernels.prebuilt import Prebuilt, Size
+from nki_lab.percent import percent
+from nki_lab.profiler.analyses.report import sbuf_peak_bytes
+from nki_lab.progress import phase
+
+
+@dataclass(frozen=True)
+class Row:
+    """A kernel at one size, as it is modelled or measured.
+
+    Attributes:
+        kernel, size, dtype, target: what was run.
+        time_us: time of one call.
+        roof: the limit of the chip that allows the least.
+        attained: part of the time that the kernel's least work takes under that roof.
+        mfu: part of the bfloat16 peak of the Tensor engine; 0 for kernels that multiply no matrices.
+        hbm_ratio: bytes moved from and to device memory, as a multiple of those of arguments and results.
+        sbuf_bytes: most bytes of a partition that were in use.
+        why: why it stays below 85 % of the roof, where it does.
+    """
+
+    kernel: str
+    size: str
+    dtype: str
+    target: str
+    time_us: float
+    roof: str
+    attained: float
+    mfu: float
+    hbm_ratio: float
+    sbuf_bytes: int
+    why: str = ""
+
+    @property
+    def key(self) -> tuple[str, str, str, str]:
+        """What tells rows of two tables apart."""
+        return self.kernel, self.size, self.dtype, self.target
+
+
+_COLUMNS: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
+    ("kernel", "<", lambda r: r.kernel),
+    ("size", "<", lambda r: r.size),
+    ("dtype", "<", lambda r: r.dtype),
+    ("chip", "<", lambda r: r.target),
+    ("time us", ">", lambda r: f"{r.time_us:,.1f}"),
+    ("of roof", ">", lambda r: percent(r.attained)),
+    ("roof", "<", lambda r: r.roof),
+    ("MFU", ">", lambda r: percent(r.mfu) if r.mfu else ""),
+    ("HBM bytes", ">", lambda r: f"{r.hbm_ratio:.2f} x"),
+    ("SBUF", ">", lambda r: f"{r.sbuf_bytes:,}"),
+)
+
+
+def size_text(size: Size) -> str:
+    """Return a size as one word: rows=512,width=2048."""
+    return ",".join(f"{name}={value}" for name, value in size.items())
+
+
+def measure(kernel: Prebuilt, size: Size, dtype: str, **choices: Any) -> Row:
+    """Run a kernel on random arguments of a size, and return its row."""
+    arguments = kernel.example(size, dtype)
+    result = kernel.run(size, dtype, **choices)
+    work = kernel.work(size, arguments, result.value)
+    profile, roofline = result.profile, result.roofline()
+    peak = result.compiled.target.tensor_peak_flops_per_ns
+    attained = roofline.attained
+    return Row(
+        kernel=kernel.name,
+        size=size_text(size),
+        dtype=dtype,
+        target=result.compiled.target.name,
+        time_us=round(profile.total_ns / 1000, 3),
+        roof=roofline.binds.name,
+        attained=round(attained, 4),
+        mfu=round(work.flops / peak / profile.total_ns, 4),
+        hbm_ratio=round(roofline.hbm_bytes / work.hbm_bytes, 3),
+        sbuf_bytes=sbuf_peak_bytes(profile) or 0,
+        why=kernel.falls_short.get(dtype, "") if attained < 0.85 else "",
+    )
+
+
+def measure_all(
+    kernels: Iterable[Prebuilt], large: bool = True, dtypes: Sequence[str] = (), **choices: Any
+) -> list[Row]:
+    """Return the rows of some kernels at the sizes they are timed at; without `large`, at all but the last."""
+    jobs = [
+        (kernel, size, dtype)
+        for kernel in kernels
+        for size in (kernel.timed if large else kernel.timed[:-1])
+        for dtype in kernel.dtypes
+        if not dtypes or dtype in dtypes
+    ]
+    rows: list[Row] = []
+    with phase("timing kernels", lambda: len(rows), len(jobs)):
+        for kernel, size, dtype in jobs:
+            rows.append(measure(kernel, size, dtype, **choices))
+    return rows
+
+
+def table(rows: Sequence[Row], markdown: bool = False) -> str:
+    """Return rows as a table with aligned columns."""
+    cells = [[text(row) for _, _, text in _COLUMNS] for row in rows]
+    heads = [head for head, _, _ in _COLUMNS]
+    if markdown:
+        rule = ["---:" if side == ">" else "---" for _, side, _ in _COLUMNS]
+        return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *cells))
+    widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
+    sides = [side for _, side, _ in _COLUMNS]
+    lines = [
+        "  ".join(f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)).rstrip()
+        for line in (heads, *cells)
+    ]
+    whys = dict.fromkeys(f"{r.kernel}, {r.dtype}: {r.why}" for r in rows if r.why)
+    return "\n".join([*lines, *whys])
+
+
+def save_rows(rows: Sequence[Row], path: Path) -> None:
+    """Write rows as JSON, which `changes` compares with."""
+    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+
+
+def load_rows(path: Path) -> list[Row]:
+    """Read what `save_rows` wrote; BadFile where it is anything else."""
+    try:
+        return [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
+    except (OSError, ValueError, TypeError) as error:
+        raise BadFile(
+            f"{path.name} is not a table of the benchmark: {error}",
+            help="write one with nki-lab bench --write FILE",
+        ) from None
+
+
+def changes(rows: Sequence[Row], before: Sequence[Row], tolerance: float) -> tuple[str, bool]:
+    """Return how the times differ from an earlier table, and whether one is slower by more than `tolerance`."""
+    earlier = {row.key: row for row in before}
+    lines, slower = [], False
+    for row in rows:
+        name = " ".join(row.key)
+        if row.key not in earlier:
+            lines.append(f"{name}: new, {row.time_us:,.1f} us")
+            continue
+        was = earlier[row.key].time_us
+        change = row.time_us / was - 1 if was else 0.0
+        beyond = change > tolerance
+        slower |= beyond
+        if beyond or abs(change) > 0.0005:
+            mark = f", more than {percent(tolerance)} slower" if beyond else ""
+            lines.append(f"{name}: {was:,.1f} -> {row.time_us:,.1f} us, {change:+.1%}{mark}")
+    return "\n".join(lines) or "no time has changed", slower

@@ -1,0 +1,1 @@
+"""The prebuilt kernels, one module each; its `KERNEL` says everything about it."""

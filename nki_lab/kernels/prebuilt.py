@@ -1,0 +1,173 @@
+"""What the library knows about a kernel: its reference, its sizes, its work and its tolerances."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nki_lab.dtypes import DTYPES
+from nki_lab.errors import KernelArgument, UsageError, close_matches
+from nki_lab.kernels import library
+from nki_lab.runtime import Result, run
+from nki_lab.runtime.jit import KernelFunction
+
+#: Numbers that say how large the arguments of a kernel are, by name.
+Size = Mapping[str, int]
+
+
+class Work(NamedTuple):
+    """What a kernel must do at one size, whatever way it does it.
+
+    Attributes:
+        flops: multiplications and additions of its products; 0 where it multiplies no matrices.
+        hbm_bytes: bytes of its arguments and results, each once.
+    """
+
+    flops: int
+    hbm_bytes: int
+
+
+@dataclass(frozen=True, eq=False)
+class Prebuilt:
+    """A kernel of the library, and all that is known about it.
+
+    Attributes:
+        kernel: the kernel; it is called with arrays.
+        arguments: makes arguments: random generator, dtype and a size -> values by name of parameter.
+        reference: computes the result from the arguments, in float64.
+        tested: sizes at which tests compare it with its reference.
+        timed: sizes at which it is timed; the last is the large one.
+        tolerance: relative error allowed for each dtype it takes, of the largest element of the result.
+        multiplies: work of its products at a size, in multiplications and additions.
+        falls_short: why it stays below 85 % of its roof at its large size, by dtype.
+        steps: what the kernel does, in order, one sentence each.
+        sources: where its signature and its mathematics are described.
+    """
+
+    kernel: KernelFunction
+    arguments: Callable[..., dict[str, Any]]
+    reference: Callable[..., Any]
+    tested: tuple[Size, ...]
+    timed: tuple[Size, ...]
+    tolerance: Mapping[str, float]
+    steps: tuple[str, ...]
+    sources: tuple[str, ...]
+    multiplies: Callable[..., int] = field(default=lambda **size: 0)
+    falls_short: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        """Name of the kernel, and of its module."""
+        return self.kernel.__name__
+
+    @property
+    def summary(self) -> str:
+        """What the kernel computes, in one line."""
+        return (inspect.getdoc(self.kernel.func) or "").partition("\n")[0]
+
+    @property
+    def dtypes(self) -> tuple[str, ...]:
+        """Names of the dtypes it takes."""
+        return tuple(self.tolerance)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel and return its result."""
+        return self.kernel(*args, **kwargs)
+
+    def example(
+        self, size: Size | None = None, dtype: str = "float32", seed: int = 0
+    ) -> dict[str, Any]:
+        """Return random arguments of a size; that of the first test where none is given."""
+        if dtype not in self.tolerance:
+            raise KernelArgument(
+                f"{self.name} does not take {dtype}", help=f"it takes {', '.join(self.dtypes)}"
+            )
+        size = self.tested[0] if size is None else size
+        _check_size(self, size)
+        numpy_dtype = DTYPES[dtype].np
+        return self.arguments(np.random.default_rng(seed), numpy_dtype, **size)
+
+    def run(
+        self, size: Size | None = None, dtype: str = "float32", seed: int = 0, **choices: Any
+    ) -> Result:
+        """Run the kernel on random arguments and return its Result; `choices` are those of `nki_lab.run`."""
+        return run(self.kernel, **self.example(size, dtype, seed), **choices)
+
+    def work(self, size: Size, arguments: Mapping[str, Any], results: Any) -> Work:
+        """Return what the kernel must do for these arguments and results."""
+        results = results if isinstance(results, tuple) else (results,)
+        arrays = [a for a in (*arguments.values(), *results) if isinstance(a, np.ndarray)]
+        return Work(self.multiplies(**size), sum(a.nbytes for a in arrays))
+
+    def error(self, results: Any, arguments: Mapping[str, Any]) -> float:
+        """Return the largest difference to the reference, as a part of its largest element.
+
+        Elements that are not finite must be alike; where they are not, the difference is infinite.
+        """
+        expected = self.reference(**arguments)
+        pairs = zip(_tuple(results), _tuple(expected), strict=True)
+        return max(_difference(np.asarray(found), np.asarray(want)) for found, want in pairs)
+
+    def explain(self) -> str:
+        """Return what the kernel does, step by step, and what it takes."""
+        signature = inspect.signature(self.kernel.func)
+        lines = [f"{self.name}{signature}", "", inspect.getdoc(self.kernel.func) or "", ""]
+        lines += [f"{n}. {step}" for n, step in enumerate(self.steps, 1)]
+        lines += ["", f"dtypes: {', '.join(self.dtypes)}"]
+        return "\n".join([*lines, *(f"source: {source}" for source in self.sources)])
+
+
+def _tuple(value: Any) -> tuple[Any, ...]:
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _difference(found: np.ndarray, expected: np.ndarray) -> float:
+    if found.shape != expected.shape:
+        return float("inf")
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    finite = np.isfinite(expected)
+    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    if not (same | (finite & np.isfinite(found))).all():
+        return float("inf")
+    largest = float(np.max(np.abs(expected[finite]), initial=0.0))
+    difference = float(np.max(np.abs(found - expected)[finite & ~same], initial=0.0))
+    return difference / largest if largest else difference
+
+
+def _check_size(kernel: Prebuilt, size: Size) -> None:
+    names = list(kernel.tested[0])
+    if sorted(size) != sorted(names):
+        raise UsageError(
+            f"{kernel.name}: the size names {', '.join(size) or 'nothing'}; expected {', '.join(names)}",
+            help=f"write {' '.join(f'{n}={v}' for n, v in kernel.timed[-1].items())}",
+        )
+
+
+def require(condition: bool, message: str, help: str) -> None:
+    """Raise KernelArgument at the place in a kernel that checks its arguments."""
+    if not condition:
+        raise KernelArgument(message, help=help)
+
+
+@cache
+def names() -> tuple[str, ...]:
+    """Return the names of all prebuilt kernels."""
+    return tuple(sorted(m.name for m in iter_modules(library.__path__)))
+
+
+def get(name: str) -> Prebuilt:
+    """Return the prebuilt kernel of a name; UsageError names those that are alike."""
+    if name not in names():
+        raise UsageError(
+            f"there is no prebuilt kernel `{name}`",
+            help=close_matches(name, names()) or f"there are {', '.join(names())}",
+        )
+    kernel: Prebuilt = import_module(f"{library.__name__}.{name}").KERNEL
+    return kernel

@@ -1,0 +1,39 @@
+"""What kernels share that work on tiles of 128 rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.kernels.prebuilt import require
+
+
+def check_rows(kernel: str, x: Any, widest: int, **per_width: Any) -> tuple[int, int]:
+    """Return the rows and the width of `x` [rows, width]; raise unless a row fits, and others are [width]."""
+    require(
+        len(x.shape) == 2,
+        f"{kernel}: `x` has shape {list(x.shape)}; expected [rows, width]",
+        "reshape it: x.reshape((-1, x.shape[-1]))",
+    )
+    rows, width = x.shape
+    require(
+        width <= widest,
+        f"{kernel}: a row of `x` has {width} elements; a tile holds {widest}",
+        f"give it rows of at most {widest} elements",
+    )
+    for name, value in per_width.items():
+        require(
+            tuple(value.shape) == (width,),
+            f"{kernel}: `{name}` has shape {list(value.shape)}; expected [{width}], as wide as `x`",
+            f"give one value for each of the {width} columns",
+        )
+    return rows, width
+
+
+def per_column(values: Any) -> Any:
+    """Return an SBUF tile [128, width] of which each partition holds `values` [width] of HBM."""
+    pmax, width = nl.tile_size.pmax, values.shape[0]
+    tile = nl.ndarray((pmax, width), dtype=values.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=values.reshape((1, width)).broadcast(0, pmax))
+    return tile

@@ -1,0 +1,76 @@
+"""`nki-lab bench`: its rows, and the comparison with earlier ones."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from typer.testing import CliRunner
+
+from nki_lab import kernels
+from nki_lab.cli.main import app
+from nki_lab.errors import BadFile
+from nki_lab.kernels.bench import changes, load_rows, measure, save_rows, table
+
+SIZE = {"rows": 256, "width": 2048}
+
+
+@pytest.fixture(scope="module")
+def row():
+    return measure(kernels.get("rmsnorm"), SIZE, "float32", target="trn2")
+
+
+def test_a_row_counts_what_the_formulas_say(row):
+    # x and the result are 256 x 2048 of 4 bytes, gamma is read once for each of 128 partitions.
+    least = 2 * 256 * 2048 * 4 + 2048 * 4
+    moved = 2 * 256 * 2048 * 4 + 128 * 2048 * 4
+    assert row.hbm_ratio == pytest.approx(moved / least, abs=1e-3)
+    assert (row.mfu, row.target, row.size) == (0, "trn2", "rows=256,width=2048")
+    assert 0.4 < row.attained <= 1
+
+
+def test_mfu_is_of_the_products_alone():
+    size = {"depth": 512, "rows": 128, "columns": 512}
+    row = measure(kernels.get("matmul"), size, "bfloat16", target="trn2")
+    assert row.mfu == pytest.approx(
+        2 * 512 * 128 * 512 / row.time_us / 78.6e6, rel=0.01
+    )  # TFLOP/s of trn2
+
+
+def test_large_sizes_reach_their_roof_or_say_why_not():
+    kernel = kernels.get("softmax")
+    assert measure(kernel, kernel.timed[-1], "bfloat16", target="trn2").attained >= 0.85
+    kernel = kernels.get("layernorm")
+    row = measure(kernel, {"rows": 512, "width": 6144}, "bfloat16", target="trn2")
+    assert row.attained < 0.85
+    assert row.why in table([row])
+
+
+def test_slower_rows_are_told(row, tmp_path):
+    save_rows([row], tmp_path / "before.json")
+    before = load_rows(tmp_path / "before.json")
+    assert before == [row]
+    assert changes([row], before, 0.02) == ("no time has changed", False)
+    slower = replace(row, time_us=row.time_us * 1.05)
+    text, failed = changes([slower], before, 0.02)
+    assert failed
+    assert "+5.0%, more than 2.0 % slower" in text.replace(" %,", "%,")
+    assert changes([slower], before, 0.1)[1] is False
+    assert "new" in changes([replace(row, dtype="bfloat16")], before, 0.02)[0]
+    (tmp_path / "bad.json").write_text("[1]")
+    with pytest.raises(BadFile, match="not a table of the benchmark"):
+        load_rows(tmp_path / "bad.json")
+
+
+def test_the_command_fails_where_a_kernel_became_slower(tmp_path):
+    file = tmp_path / "rows.json"
+    call = ["bench", "rmsnorm", "--small", "--dtype", "bfloat16", "--target", "trn2"]
+    first = CliRunner().invoke(app, [*call, "--write", str(file)])
+    assert first.exit_code == 0, first.output
+    assert "rows=512,width=2048" in first.output
+    rows = json.loads(file.read_text())
+    rows[0]["time_us"] /= 2
+    file.write_text(json.dumps(rows))
+    second = CliRunner().invoke(app, [*call, "--against", str(file)])
+    assert second.exit_code == 1
+    assert "slower" in second.output
+    assert "did you mean" in CliRunner().invoke(app, ["bench", "rmsnom"]).output
