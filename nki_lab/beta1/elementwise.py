@@ -13,6 +13,7 @@ from nki_lab.beta1.results import as_dtype, column, each, filled, in_sbuf, new, 
 from nki_lab.beta1.tile import Tile, means
 from nki_lab.dtypes import DType, bool_, float32, uint8
 from nki_lab.errors import WrongOperand
+from nki_lab.ir.building.builder import current
 from nki_lab.isa.activation import activation
 from nki_lab.isa.copies import tensor_copy, tensor_copy_predicated
 from nki_lab.isa.elementwise import reciprocal as isa_reciprocal
@@ -52,6 +53,12 @@ def result_dtype(name: str, x: Any, y: Any, dtype: Any) -> DType:
     a = x.dtype if isinstance(x, Tile) else number_dtype(x)
     b = y.dtype if isinstance(y, Tile) else number_dtype(y)
     both = promoted(a, b)
+    if both.is_float and not (a.is_float or b.is_float):
+        current().find(
+            "hazard",
+            f"nl.{name}: {a} and {b} are promoted to {both}, which rounds integers beyond 2**24",
+            "cast one of them first: t.astype(nl.int32), or say what the result is with dtype=",
+        )
     if not both.is_float:
         check_integers(name, x, y)
     return both if both.is_float or name != "divide" else float32

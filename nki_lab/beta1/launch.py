@@ -21,6 +21,7 @@ from nki_lab.beta1.scope import check_scopes
 from nki_lab.beta1.text_rules import check_parameters, check_text
 from nki_lab.beta1.tile import Tile
 from nki_lab.beta1.turns import Turns
+from nki_lab.errors import KernelArgument, NkiError
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.targets.spaces import SHARED_HBM
@@ -50,16 +51,27 @@ def run(
         check_scopes(builder, program)
         return result
 
+    _check_size(builder, 1)
     places = itertools.product(*map(range, builder.grid))
     turns = Turns(builder, [Program(builder.grid, p, shared, forced=forced) for p in places], once)
     with turns:
         for program in turns.programs:
-            turns.run(program)
+            try:
+                turns.run(program)
+            except NkiError as error:
+                if programs is not None:
+                    error.notes = (
+                        *error.notes,
+                        f"in program {list(program.place)} of the launch grid",
+                    )
+                raise
             if not any(program.place):
                 given = {name: _numbers(value) for name, value in bound.items()}
                 check_parameters(function, given, _numbers(results[0]), builder)
             if builder.errors:
                 break  # the other programs make the same mistakes
+            if not any(program.place):
+                _check_size(builder, len(turns.emitted(program)))
             if programs is not None:
                 programs.share(shared)
                 programs.end(program.place, turns.emitted(program))
@@ -68,6 +80,22 @@ def run(
         programs.close()
     check_all_placed(builder, results[0])
     return results[0]
+
+
+#: The most programs and instructions of a launch, which are traced one by one and held in memory. NKI sets no limit.
+_MOST, _MOST_INSTRUCTIONS = 100_000, 2_000_000
+
+
+def _check_size(builder: Builder, count: int) -> None:
+    """Refuse a grid that would take hours to trace; `count` is how many instructions a program has, or 1."""
+    number = prod(builder.grid)
+    if number > _MOST or number * count > _MOST_INSTRUCTIONS:
+        said = f", of which the first has {count:,} instructions" if count > 1 else ""
+        raise KernelArgument(
+            f"a launch grid of {number:,} programs{said}: nki_lab traces each of them, at most {_MOST:,} programs and"
+            f" {_MOST_INSTRUCTIONS:,} instructions",
+            help="launch fewer programs, and let each compute more",
+        )
 
 
 @contextmanager

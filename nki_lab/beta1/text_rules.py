@@ -247,18 +247,23 @@ def _among(span: Span, lines: frozenset[int]) -> bool:
 
 
 def _check_shared(builder: Builder, storage: Storage, texts: _Texts) -> None:
-    """Record an error for a tensor in shared HBM that a block makes."""
+    """Record an error for a tensor in shared HBM that a block, or a function that the kernel calls, makes."""
     places = [p for p in storage.stack if not isinstance(p, Span)]
     around = [
-        b for p in places for b in texts.of(p[0]).blocks if b.first <= Span.of(p).line <= b.last
+        f"the block of {b.title}"
+        for p in places
+        for b in texts.of(p[0]).blocks
+        if b.first <= Span.of(p).line <= b.last
     ]
-    for block in around[:1]:
+    if len(places) > 1 and places[-1][0] is builder.root:
+        around.append(f"the function `{places[0][0].co_name}`, which the kernel calls")
+    for where in around[:1]:
         builder.errors.append(
             TensorArgument(
-                f"`{storage.name}` in nl.shared_hbm is made in the block of {block.title}",
+                f"`{storage.name}` in nl.shared_hbm is made in {where}",
                 stack=storage.stack,
                 notes=[older("err_shared_hbm_must_in_kernel_level")],
-                help="make it before the block, at the level of the kernel; nl.hbm is for what one program needs",
+                help="make it in the kernel itself, before the block or call; nl.hbm is for what one program needs",
             )
         )
 

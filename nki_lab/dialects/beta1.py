@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -47,7 +48,7 @@ def _choices(keywords: dict[str, Any]) -> dict[str, Any]:
 def _grid(name: str, key: Any) -> Grid:
     sizes = key if isinstance(key, tuple) else (key,)
     try:
-        grid = tuple(int(n) for n in sizes)
+        grid = tuple(operator.index(n) for n in sizes)
     except (TypeError, ValueError):
         grid = ()
     if not grid or min(grid) < 1:

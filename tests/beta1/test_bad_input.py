@@ -132,6 +132,42 @@ def test_a_mistake_is_an_error_that_names_it(name):
     assert re.search(says, said), said
 
 
+def test_grids_that_are_too_large_or_no_integers_are_refused_and_errors_name_the_program():
+    @nki.jit
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        i_p, i_f = nl.mgrid[0:32, 0:64]
+        nl.store(
+            out[nl.program_id(0) * 32 + i_p, i_f], nl.load(x[nl.program_id(0) * 32 + i_p, i_f])
+        )
+        return out
+
+    for grid in (1.5, "2", None):
+        with pytest.raises(KernelArgument, match="made of positive integers"):
+            kernel[grid]
+    for grid in (2**40, (1000, 1000)):
+        with pytest.raises(KernelArgument, match="at most 100,000 programs"):
+            kernel[grid](X)
+    with pytest.raises(OutOfBounds, match=r"index range \[128, 159\]") as caught:
+        kernel[np.int64(5)](X)
+    assert caught.value.notes[-1] == "in program [4] of the launch grid"
+
+
+def test_integers_that_are_promoted_to_a_float_are_told():
+    @nki.jit
+    def kernel(x, dtype):
+        out = nl.ndarray(x.shape, nl.float32, buffer=nl.shared_hbm)
+        nl.store(out, nl.load(x) + nl.load(x, dtype=dtype))
+        return out
+
+    x = np.full((4, 2), 2**24 + 1, np.int32)
+    told = [f.message for f in kernel.launch(x, nl.uint32).findings if f.kind == "hazard"]
+    assert told == [
+        "nl.add: int32 and uint32 are promoted to float32, which rounds integers beyond 2**24"
+    ]
+    assert not [f for f in kernel.launch(x, nl.int32).findings if f.kind == "hazard"]
+
+
 def test_every_function_has_a_name_and_a_call_for_errors():
     """Errors of what Python could not match with parameters are found by it."""
     for short, module in (("nl", nl), ("nisa", nisa)):

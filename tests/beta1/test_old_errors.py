@@ -42,6 +42,10 @@ def shared_in_a_branch(t, x):
         nl.ndarray((128, 4), nl.float32, buffer=nl.shared_hbm)
 
 
+def shared_in_a_function(t, x):
+    return nl.ndarray((128, 4), nl.float32, buffer=nl.shared_hbm)
+
+
 def waiting(t, x):
     while t[0:1, 0:1] < 10:
         t[...] = t + 1.0
@@ -59,6 +63,7 @@ MISTAKES = {
     "err_hbm_tensor_with_init_value_not_supported": lambda t, x: nl.full((3, 128), 1.0, np.float32, buffer=nl.hbm),
     "err_shared_hbm_must_in_kernel_level in a loop": shared_in_a_loop,
     "err_shared_hbm_must_in_kernel_level in a branch": shared_in_a_branch,
+    "err_shared_hbm_must_in_kernel_level in a function": shared_in_a_function,
     "err_unsupported_memory of load": lambda t, x: nl.load(t),
     "err_unsupported_memory of store": lambda t, x: nl.store(t, t),
     "err_unsupported_memory of exp": lambda t, x: nl.exp(x),
@@ -134,8 +139,7 @@ def test_a_kernel_that_places_its_tensors_asks_for_none_that_the_compiler_would_
         assert Span.of(caught.value.stack[0]).line == all_placed.func.__code__.co_firstlineno + line
 
 
-def updates(x, back):
-    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+def updates(x, out, back):
     t = nl.load(x)
     nl.store(out, t)
     nl.store(x, t + 1.0)
@@ -144,7 +148,12 @@ def updates(x, back):
 
 def test_a_parameter_is_written_where_it_is_mutable_and_returned():
     def kernel(x: nt.mutable_tensor, back):
-        return updates(x, back)
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        return updates(x, out, back)
+
+    def immutable(x, back):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        return updates(x, out, back)
 
     out, x = nki.jit(kernel)(X.copy(), True)
     np.testing.assert_array_equal(out, X)
@@ -154,9 +163,9 @@ def test_a_parameter_is_written_where_it_is_mutable_and_returned():
     assert "err_mutable_parameter_not_returned" in caught.value.notes[0]
     for back in (False, True):
         with pytest.raises(ParameterUpdate, match="`x` is written") as caught:
-            nki.jit(updates)(X.copy(), back)
+            nki.jit(immutable)(X.copy(), back)
         assert "err_cannot_update_immutable_parameter" in caught.value.notes[0]
-        assert Span.of(caught.value.stack[0]).line == updates.__code__.co_firstlineno + 4
+        assert Span.of(caught.value.stack[0]).line == updates.__code__.co_firstlineno + 3
 
 
 @nki.jit
