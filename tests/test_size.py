@@ -29,7 +29,7 @@ BUILT = ROOT / "nki_lab" / "labextension"
 #: The most lines of a room, and of all tests; "" are the modules beside the rooms. A change that needs more raises its
 #: row, and its message says what the lines are for; a change that needs fewer lowers it.
 BUDGETS = {
-    "": 1_050,
+    "": 1_100,
     "api": 1_200,
     "backends": 400,
     "beta1": 7_600,
@@ -52,9 +52,9 @@ BUDGETS = {
     "session": 1_250,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 92_300,
+    "tests": 92_700,
     "timing": 5_550,
-    "versions": 700,
+    "versions": 750,
     "views": 12_900,
     "widgets": 2_300,
 }
