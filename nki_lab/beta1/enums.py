@@ -63,7 +63,7 @@ nc_version: Any = _Choice("nc_version", {f"gen{t.generation}": t.generation for 
 nc_version.__doc__ = "Generations of the NeuronCore."
 
 #: Matmul modes that no page of the dialect lists; its examples name the first.
-_PERF_MODES = {
+PERF_MODES = {
     "double_row_gen3": today.matmul_perf_mode.double_row,
     "double_row": today.matmul_perf_mode.double_row,
     "": today.matmul_perf_mode.none,
@@ -108,9 +108,9 @@ def perf_mode_of(value: Any) -> Any:
     if value is None:
         return today.matmul_perf_mode.none
     name = value if isinstance(value, str) else getattr(value, "name", value)
-    if name not in _PERF_MODES:
+    if name not in PERF_MODES:
         raise WrongOperand(
             f"nc_matmul: perf_mode={value!r} is not a mode of the Tensor engine that nki_lab models",
             help="write perf_mode='double_row_gen3', or leave it out",
         )
-    return _PERF_MODES[name]
+    return PERF_MODES[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,8 @@ from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.source import Span, headline, keep_lines, stack_of_traceback
 
 Scope = dict[str, Any]
+
+_ABOVE = re.compile(r"^\s*from (\.+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -54,7 +57,7 @@ class Module:
         module = ModuleType(name)
         if self.path is not None:
             module.__file__ = str(self.path)
-            module.__package__ = _package(self.path)
+            module.__package__ = _package(self.path, text)
         scope = vars(module)
         scope.update(self.around or {})
         if self.around is not None:
@@ -86,11 +89,15 @@ class Module:
         return scope
 
 
-def _package(path: Path) -> str:
-    """Return the package that a file is part of, and let Python find it."""
+def _package(path: Path, text: str) -> str:
+    """Return the package that a file is part of, and let Python find it.
+
+    Folders are packages where they say so, and where the file imports from above as if they were.
+    """
     folder = path.resolve().parent
+    levels = max((len(dots) for dots in _ABOVE.findall(text)), default=0)
     parts: list[str] = []
-    while (folder / "__init__.py").is_file():
+    while (folder / "__init__.py").is_file() or len(parts) < levels:
         parts.insert(0, folder.name)
         folder = folder.parent
     for place in {str(path.resolve().parent), str(folder)} - set(sys.path):

@@ -92,7 +92,7 @@ class Older(Accesses):
             return result
         frame = self.frames.pop()
         if isinstance(original, cst.FunctionDef):
-            self.positions, self.masks, self.blocks = {}, {}, {}
+            self.positions, self.masks, self.blocks, self.left_out = {}, {}, {}, []
             self.depth -= original not in self.unreached
             if original in self.unreached:  # its head is that of a module that is moved
                 given = original.params
@@ -157,10 +157,25 @@ class Older(Accesses):
         if not self.depth or self._is_reached(node) or not self._is_of_kernel(node):
             return True
         self.branches.append(line)
+        self.unreached.add(node)
         self.decide(
             node.body[0], "no run reached a branch, so it stays as it was: make a call that does"
         )
         return False
+
+    def leave_IndentedBlock(
+        self, original: cst.IndentedBlock, updated: cst.IndentedBlock
+    ) -> cst.IndentedBlock:  # type: ignore[override]
+        """Define in a branch that stays as it was the index tensors and masks that are left out above it."""
+        if original not in self.unreached:
+            return updated
+        needed = {n.value for n in m.findall(original, m.Name()) if isinstance(n, cst.Name)}
+        lines: list[cst.SimpleStatementLine] = []
+        for names, line in reversed(self.left_out):
+            if names & needed:
+                needed |= {n.value for n in m.findall(line, m.Name()) if isinstance(n, cst.Name)}
+                lines.insert(0, line)
+        return updated.with_changes(body=[*lines, *updated.body])
 
     def _is_reached(self, node: cst.CSTNode) -> bool:
         where = self.place(node)
@@ -183,6 +198,9 @@ class Older(Accesses):
         target: Any = node.targets[0].target
         if len(node.targets) != 1:
             return
+        if self._is_left_out(node):
+            names = {code_of(n) for n in m.findall(target, m.Name())}
+            self.left_out.append((names, cst.SimpleStatementLine([node])))
         grid = self._grid(node.value)
         if grid is not None:
             if isinstance(target, cst.Tuple):
@@ -212,6 +230,11 @@ class Older(Accesses):
         elif isinstance(target, cst.Subscript) and isinstance(node.value, cst.Call):
             self.targets[node.value] = target
 
+    def _is_left_out(self, node: cst.Assign) -> bool:
+        """Tell whether an assignment makes index tensors or a mask."""
+        is_grid = self._grid(node.value) is not None or self._are_positions(node)
+        return is_grid or self.kind(node.value) in (INDEX, MASK)
+
     def _are_positions(self, node: cst.Assign) -> bool:
         target, value = node.targets[0].target, node.value
         return (
@@ -224,11 +247,7 @@ class Older(Accesses):
     def leave_Assign(self, original: cst.Assign, updated: cst.Assign) -> cst.Assign:  # type: ignore[override]
         """Leave index tensors and masks out, and write what is assigned to a part of a tile."""
         target = original.targets[0].target
-        if (
-            self._grid(original.value) is not None
-            or self._are_positions(original)
-            or self.kind(original.value) in (INDEX, MASK)
-        ):
+        if self._is_left_out(original):
             self.change(
                 original.value, "index tensors and masks are slices and bounds where they are used"
             )

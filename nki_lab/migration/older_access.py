@@ -83,6 +83,7 @@ class Accesses(cst.CSTTransformer):
         self.blocks: dict[str, int] = {}
         self.unreached: set[cst.CSTNode] = set()
         self.branches: list[int] = []
+        self.left_out: list[tuple[set[str], cst.SimpleStatementLine]] = []
         self.temporaries = 0
         self.depth = 0  # of functions around the node that is visited
         self.frames: list[Frame] = []

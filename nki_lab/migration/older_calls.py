@@ -8,6 +8,7 @@ import libcst as cst
 import libcst.matchers as m
 
 from nki_lab import isa, language
+from nki_lab.beta1.enums import PERF_MODES
 from nki_lab.migration.names import code_of
 from nki_lab.migration.observed import TILE
 from nki_lab.migration.older_access import Accesses
@@ -24,11 +25,13 @@ from nki_lab.migration.older_sites import (
     RULES,
     Former,
     dtype_argument,
+    dtype_text,
     expression_of,
     operator_text,
     part_given,
     part_of,
     rule_for,
+    shape_text,
     short,
     written,
 )
@@ -164,6 +167,11 @@ def _product(site: Former) -> cst.BaseExpression:
         )
         if name in site.arguments
     )
+    mode = site.text("perf_mode", "'none'").strip("\"'")
+    if mode not in PERF_MODES:
+        return site.refuse("perf_mode= is one of nisa.matmul_perf_mode")
+    if PERF_MODES[mode].name != "none":
+        more += f", perf_mode={r.nisa}.matmul_perf_mode.{PERF_MODES[mode].name}"
 
     def emit(dst: str) -> str:
         return f"{r.nisa}.nc_matmul(dst={dst}, stationary={texts[0]}, moving={texts[1]}{more})"
@@ -189,6 +197,26 @@ def _product(site: Former) -> cst.BaseExpression:
     return written(
         r, site.original, site.tiles, emit, "" if is_moved else f"{r.nl}.float32", bounds
     )
+
+
+@rule_for("isa.nc_transpose")
+def _transpose(site: Former) -> cst.BaseExpression:
+    r, data = site.rewriter, site.old("data")
+    of_bytes = data is not None and all(
+        s.dtype.endswith("int8") or "float8" in s.dtype for s in r.seen(data)
+    )
+    by_tensor = all(one.memory == "psum" for one in r.seen(site.original))
+    shape = shape_text(r, r.seen(site.original), site.tiles)
+    if not of_bytes or not by_tensor or shape is None or site.bounds != {}:
+        return _instruction(site)
+    tile, element = (
+        r.fresh("tile"),
+        dtype_text(r, [s.dtype for s in r.seen(site.original)], site.tiles),
+    )
+    r.before(f"{tile} = {r.nl}.ndarray((*{shape}, 2), dtype={element}, buffer={r.nl}.psum)")
+    r.before(f"{r.nisa}.nc_transpose(dst={tile}[:, :, 0], data={part_given(site, 'data', {})})")
+    r.change(site.original, "transposed bytes leave the Tensor engine as elements of 16 bits")
+    return expression_of(f"{tile}[:, :, 0]")
 
 
 @rule_for("isa.dma_copy", "language.atomic_rmw")

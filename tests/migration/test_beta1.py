@@ -89,6 +89,17 @@ RULES = {
          "nl.store(out[0:20, :], nl.copy(acc, dtype=a.dtype))", "nl.store(out[20:24, :], t[20:24, :])"],
         "nisa.nc_matmul(dst=acc, stationary=t, moving=t)", (24, 20),
     ),
+    "products of two rows": (
+        ["t = nl.copy(nl.load(a), dtype=nl.float8_e4m3)", "p, i, j = nl.mgrid[0:32, 0:2, 0:128]",
+         "u = nl.ndarray((32, 256), dtype=t.dtype, buffer=nl.sbuf)",
+         "for k in nl.affine_range(4):",
+         "    v = nl.ndarray((64, 32), dtype=t.dtype, buffer=nl.sbuf)",
+         "    v[:, :] = nisa.nc_transpose(t[:, nl.ds(64 * k, 64)])", "    u[:, nl.ds(64 * k, 64)] = nisa.nc_transpose(v)",
+         "s = nl.zeros((128, 128), dtype=nl.float32, buffer=nl.psum)",
+         "s[...] += nisa.nc_matmul(u[p, 128 * i + j], t[p, 128 * i + j], perf_mode='double_row_gen3')",
+         "nl.store(out, nl.load(a))", "nl.store(out[:, 0:128], nl.copy(s[32:64, :], dtype=a.dtype))"],
+        "perf_mode=nisa.matmul_perf_mode.double_row", (32, 256),
+    ),
     "several axes": (
         ["t = nl.load(a)", "ip, jb, kb = nl.mgrid[0:24, 0:6, 0:4]",
          "u = nl.ndarray((24, 24), dtype=a.dtype, buffer=nl.sbuf)",
@@ -431,29 +442,36 @@ def test_a_branch_that_no_run_reached_is_moved_by_a_trace_that_takes_it(module, 
         "@nki.jit\ndef kernel(a, wide=False, b=None):\n"
         f"    {OUT}\n"
         "    t = nl.load(a)\n"
+        "    kp, kf = nl.mgrid[0:8, 0:3]\n"
+        "    kf = kf + 3\n"
+        "    t[kp, kf] = t[kp, kf] * 2.0\n"
         "    if wide:\n"
         "        ip, jf = nl.mgrid[0:8, 0:6]\n"
         "        t[ip, jf] = tripled(t)\n"
         "    else:\n"
         "        t = -t\n"
         "    if b is not None:\n"
-        "        t = t + nl.load(b)  # of nothing\n"
+        "        t[kp, kf] = t[kp, kf] + nl.load(b)  # of nothing\n"
         "    nl.store(out, t)\n"
         "    return out\n",
         HEAD,
     )
     a = rng.standard_normal((8, 6)).astype(np.float32)
+    given = a.copy()
     moved = nki_lab.migrate(f"{file}::kernel", a)
     assert [str(note) for note in moved.undecided] == [
-        "line 21: no run reached a branch, so it stays as it was: make a call that does"
+        "line 24: no run reached a branch, so it stays as it was: make a call that does"
     ]
-    assert "        t = t + nl.load(b)  # of nothing\n" in moved.text
-    assert "line 16: no run reached this branch, so its values are not compared" in moved.report()
+    as_it_was = "kf = kf + 3\n        t[kp, kf] = t[kp, kf] + nl.load(b)  # of nothing\n"
+    assert f"        kp, kf = nl.mgrid[0:8, 0:3]\n        {as_it_was}" in moved.text
+    assert moved.text.count("nl.mgrid") == 1
+    assert "line 19: no run reached this branch, so its values are not compared" in moved.report()
     assert moved.is_equal, moved.report()
     with aliases():
         kernel = runpy.run_path(str(moved.write()))["kernel"]
-    np.testing.assert_array_equal(kernel(a, wide=True), a * np.float32(3))
-    np.testing.assert_array_equal(kernel(a), -a)
+    a[:, 3:] *= 2
+    np.testing.assert_array_equal(kernel(given, wide=True), a * np.float32(3))
+    np.testing.assert_array_equal(kernel(given), -a)
 
 
 def test_what_no_run_reached_stays_as_it_was(module, rng):

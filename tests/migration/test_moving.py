@@ -110,12 +110,15 @@ def test_a_package_beside_it_and_a_name_that_is_needed_are_found(tmp_path, a):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "__init__.py").touch()
     (tmp_path / "parts" / "sizes.py").write_text("FACTOR = 4.0\n")
+    (tmp_path / "above.py").write_text(
+        "HALF = 0.5\n"
+    )  # in a folder that does not say it is a package
     path = tmp_path / "parts" / "kernels.py"
     path.write_text(
         "import nki\nfrom nki.isa import dma_copy, tensor_scalar\nimport nki.language as nl\n"
-        "from .sizes import FACTOR\n\n\n@nki.jit\ndef scale(a):\n"
+        "from ..above import HALF\nfrom .sizes import FACTOR\n\n\n@nki.jit\ndef scale(a):\n"
         "    out = nl.ndarray(a.shape, a.dtype, buffer=nl.shared_hbm)\n    t = nl.ndarray(a.shape, a.dtype)\n"
-        "    dma_copy(t, a, dge_mode=2)\n    tensor_scalar(t, t, nl.multiply, FACTOR)\n"
+        "    dma_copy(t, a, dge_mode=2)\n    tensor_scalar(t, t, nl.multiply, FACTOR * HALF)\n"
         "    dma_copy(out, t)\n    return out\n"
     )
     moved = nki_lab.migrate(f"{path}::scale", a, nki="0.2")
