@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 from nki_lab.errors import NkiError, NoKernel, UsageError, close_matches
@@ -15,6 +16,7 @@ from nki_lab.source import Span, headline, keep_lines, stack_of_traceback
 
 Scope = dict[str, Any]
 
+_MADE, _KEEP = "__nki_lab_made__", "__nki_lab_keep__"
 _ABOVE = re.compile(r"^\s*from (\.+)", re.MULTILINE)
 
 
@@ -89,6 +91,40 @@ class Module:
         return scope
 
 
+class Made:
+    """Keeps the kernels that functions of a module define when they are called, as `observed` of Module.run."""
+
+    def __init__(self, names: set[str]) -> None:
+        self.names = names
+        self.kernels: Scope = {}
+
+    def listen(self, scope: Scope) -> None:
+        """Let a module that is about to run hand its kernels over."""
+        scope[_MADE], scope[_KEEP] = self.kernels, self.kernels.__setitem__
+
+    def compiled(self, text: str, filename: str) -> CodeType:
+        """Return the code of a text that does."""
+        tree = _Keeping(self.names).visit(ast.parse(text, filename))
+        return compile(ast.fix_missing_locations(tree), filename, "exec", dont_inherit=True)
+
+
+class _Keeping(ast.NodeTransformer):
+    def __init__(self, names: set[str]) -> None:
+        self.names, self.path = names, list[str]()
+
+    def visit_FunctionDef(self, node: Any) -> Any:
+        self.path.append(node.name)
+        self.generic_visit(node)
+        name = ".".join(self.path)
+        self.path.pop()
+        if name not in self.names or isinstance(node, ast.ClassDef):
+            return node
+        keep = ast.parse(f"{_KEEP}({name!r}, {node.name})").body[0]
+        return [node, ast.copy_location(keep, node)]
+
+    visit_ClassDef = visit_FunctionDef
+
+
 def _package(path: Path, text: str) -> str:
     """Return the package that a file is part of, and let Python find it.
 
@@ -112,6 +148,9 @@ def kernels_of(scope: Scope) -> list[str]:
 
 def kernel_in(scope: Scope, name: str, filename: str) -> KernelFunction:
     """Return the kernel of a name in a module; a function without decorator is made one."""
+    made = scope.get(_MADE, {})
+    if name in made:
+        return as_kernel(made[name])
     value: Any = scope
     for part in name.split("."):
         value = value.get(part) if isinstance(value, dict) else getattr(value, part, None)

@@ -30,7 +30,7 @@ from nki_lab.errors import (
     close_matches,
 )
 from nki_lab.migration.facts import facts_of
-from nki_lab.migration.modules import Module, Scope
+from nki_lab.migration.modules import Made, Module, Scope, kernel_in
 from nki_lab.migration.observed import Observed
 from nki_lab.migration.older import moved_from_older
 from nki_lab.migration.proof import (
@@ -241,7 +241,16 @@ def migrated(
 
         def define(is_new: bool) -> tuple[Scope, str]:
             text, name = (migration.text, new_name) if is_new else (module.text, module.filename)
-            return module.run(text, name, _NAME), name
+            scope = module.run(text, name, _NAME)
+            made = Made({call.kernel for call in calls if not _is_there(scope, call.kernel)})
+            if made.names:
+                # What defines them is called as it was; they are launched below.
+                with record_runs(), suppress(Exception):
+                    script = "__main__" if caller is None and module.is_script else _NAME
+                    scope = module.run(text, name, script, made)
+                    if caller is not None:
+                        caller(scope)
+            return scope, name
 
         try:
             for row in prove(calls, define, since, to, seed, is_older):
@@ -250,6 +259,13 @@ def migrated(
             migration.proof.clear()
             _mark(migration, error, new_name)
     return migration
+
+
+def _is_there(scope: Scope, name: str) -> bool:
+    with suppress(NkiError):
+        kernel_in(scope, name, "")
+        return True
+    return False
 
 
 _NAME = "nki_lab_migrated"

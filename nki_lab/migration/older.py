@@ -371,6 +371,8 @@ class Older(Accesses):
         operator = f"{self.nl}.{name}"
         words = f"tensor_scalar(dst={place}, data={place}, op0={operator}, operand0={value})"
         if is_tile and not is_column:
+            in_psum = {s.memory for s in (*seen, *of_value)} == {"psum"}
+            value = f"{self.nl}.copy({value})" if in_psum else value
             words = f"tensor_tensor(dst={place}, data1={place}, data2={value}, op={operator})"
         self.before(f"{self.nisa}.{words}")
         self.change(original, "an augmented assignment is an instruction with dst=")

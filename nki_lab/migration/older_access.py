@@ -251,6 +251,13 @@ class Accesses(cst.CSTTransformer):
                 if a is None or b is None
                 else {k: [*a.get(k, []), *b.get(k, [])] for k in {*a, *b}}
             )
+        if m.matches(
+            mask, m.BinaryOperation(operator=m.BitOr()) | m.BooleanOperation(operator=m.Or())
+        ):
+            assert isinstance(mask, (cst.BinaryOperation, cst.BooleanOperation))
+            sides = [self.bounds(mask.left), self.bounds(mask.right)]
+            kept = [one for one in sides if one is None or not _is_nothing(one)]
+            return kept[0] if len(kept) == 1 else None
         if not isinstance(mask, cst.Comparison) or len(mask.comparisons) != 1:
             return None
         (one,) = mask.comparisons
@@ -519,6 +526,12 @@ class Accesses(cst.CSTTransformer):
                 if wanted > 0:
                     texts[k], wanted = f"{texts[k]}:{plus(texts[k], '1')}", wanted - 1
         return Access(f"{value}[{', '.join(texts)}]", _sizes(value, texts, rank), is_indexed=False)
+
+
+def _is_nothing(bounds: Bounds) -> bool:
+    """Tell whether bounds leave no position, as `nl.arange(n) < 0`."""
+    ends = [one.position for along in bounds.values() for one in along if not one.is_lower]
+    return any(end == "0" or (end.startswith("-") and end[1:].isdigit()) for end in ends)
 
 
 def _sizes(value: str, texts: list[str], rank: int) -> list[str]:

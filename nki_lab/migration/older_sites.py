@@ -132,7 +132,8 @@ def shape_text(
         return None
     known = [(t, n, r.seen(n), r.sizes_of(n, t)) for t, n in tiles]
     known = [row for row in known if len(row[2]) == len(seen)]
-    for text, _, others, sizes in known:
+    is_column = ranks == {1} and all(one.memory != "hbm" for one in seen)
+    for text, _, others, sizes in known if not is_column else []:
         if sizes and all(a.shape == b.shape for a, b in zip(seen, others, strict=True)):
             return f"{text}.shape" if sizes[0].startswith(f"{text}.shape") else tuple_text(sizes)
     found = []
@@ -147,7 +148,7 @@ def shape_text(
         if not named and len(set(values)) != 1:
             return None
         found.append(named or str(values[0]))
-    return tuple_text(found)
+    return tuple_text([*found, "1"] if is_column else found)  # tiles of today have a free axis
 
 
 def dtype_text(

@@ -94,11 +94,31 @@ RULES = {
          "u = nl.ndarray((32, 256), dtype=t.dtype, buffer=nl.sbuf)",
          "for k in nl.affine_range(4):",
          "    v = nl.ndarray((64, 32), dtype=t.dtype, buffer=nl.sbuf)",
-         "    v[:, :] = nisa.nc_transpose(t[:, nl.ds(64 * k, 64)])", "    u[:, nl.ds(64 * k, 64)] = nisa.nc_transpose(v)",
+         "    v[:, :] = nisa.nc_transpose(t[:, nl.ds(64 * k, 64)])",
+         "    u[:, nl.ds(64 * k, 64)] = nisa.nc_transpose(v)",
          "s = nl.zeros((128, 128), dtype=nl.float32, buffer=nl.psum)",
          "s[...] += nisa.nc_matmul(u[p, 128 * i + j], t[p, 128 * i + j], perf_mode='double_row_gen3')",
          "nl.store(out, nl.load(a))", "nl.store(out[:, 0:128], nl.copy(s[32:64, :], dtype=a.dtype))"],
         "perf_mode=nisa.matmul_perf_mode.double_row", (32, 256),
+    ),
+    "one value for each row": (
+        ["t = nl.load(a)", "m = nl.ndarray((24, 2), dtype=nl.float32, buffer=nl.sbuf)",
+         "m[:, 1] = nisa.tensor_reduce(op=nl.max, data=t, axis=1)",
+         "m[:, 0] = nisa.tensor_reduce(op=np.add, data=t[:, 3:9], axis=1)",
+         "n = nisa.tensor_reduce(op=nl.max, data=m, axis=1, negate=True)",
+         "nl.store(out, nisa.activation(op=nl.exp, data=t, bias=n, scale=1.0))"],
+        "n = nl.ndarray((m.shape[0], 1), dtype=m.dtype, buffer=nl.sbuf)", (24, 20),
+    ),
+    "sums in psum": (
+        ["t = nl.load(a)", "s = nl.zeros((20, 20), dtype=nl.float32, buffer=nl.psum)",
+         "for i in nl.affine_range(2):", "    x = nl.matmul(t, t, transpose_x=True)", "    s += x",
+         "nl.store(out, t)", "nl.store(out[0:20, :], nl.copy(s, dtype=a.dtype))"],
+        "data1=s, data2=nl.copy(x), op=nl.add)", (24, 20),
+    ),
+    "either": (
+        ["ip, jf = nl.mgrid[0:32, 0:20]", "m = (ip < a.shape[0]) | (jf < 0)",
+         "nl.store(out[ip, jf], nl.load(a[ip, jf], mask=m), mask=m)"],
+        "a[0:min(32, a.shape[0]), 0:20]", (24, 20),
     ),
     "several axes": (
         ["t = nl.load(a)", "ip, jb, kb = nl.mgrid[0:24, 0:6, 0:4]",
@@ -318,6 +338,33 @@ def test_profiled_and_benchmarked_kernels_are_moved_and_no_file_is_written(
     assert moved.text.count("@nki.jit\ndef") == 2
     assert [note.line for note in moved.undecided] == [25]
     assert "no benchmark_result: take" in moved.text
+
+
+def test_a_kernel_that_a_function_makes_is_moved_where_it_is_made(module, rng):
+    file = module(
+        "def scaled_by(factor):\n"
+        "    columns = nl.arange(6)[None, :]\n\n"
+        "    @nki.jit\n    def kernel(a):\n"
+        f"        {OUT}\n"
+        "        t = nl.load(a[nl.arange(8)[:, None], columns])\n"
+        "        nl.store(out, t * factor)\n"
+        "        return out\n\n"
+        "    return kernel\n\n\n"
+        "def called(*args):\n    return nki.simulate_kernel(scaled_by(3.0), *args)\n",
+        HEAD,
+    )
+    given = (
+        "migrate",
+        str(file),
+        "--call",
+        "called(np.arange(48, dtype=np.float32).reshape(8, 6))",
+    )
+    done = CliRunner().invoke(app, [*given, "--write"])
+    assert done.exit_code == 0, done.output
+    assert "every bit of every result is equal" in done.output
+    assert "scaled_by.kernel" in done.output and "to decide" not in done.output
+    text = file.read_text()
+    assert "return scaled_by(3.0)(*args)" in text and "nl.multiply(t, factor)" in text
 
 
 def test_kernel_of_another_file_is_left_with_what_to_decide(module):

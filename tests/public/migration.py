@@ -17,14 +17,15 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from nki_lab.dialects import BETA1
-from nki_lab.errors import NkiError
+from nki_lab.errors import NkiError, NoKernel
 from nki_lab.migration.modules import Module, Scope
 from nki_lab.migration.moving import Migration, migrated
 from nki_lab.migration.proof import DIVISION, Call
@@ -33,7 +34,7 @@ from nki_lab.runtime.recording import on_run
 from nki_lab.runtime.time_limit import time_limit
 from tests.public.beta1 import contributed, suites, tutorials, user_kernels
 from tests.public.beta1.__main__ import outcome_of
-from tests.public.beta1.kernels import Placed, surroundings
+from tests.public.beta1.kernels import Placed, called, surroundings
 
 _CALLS = 3  # of a kernel, with the smallest inputs
 _SECONDS = 240.0  # for a kernel
@@ -118,23 +119,29 @@ class Listener:
         finally:
             on_run(None)
 
-    def rows(self, suite: str, done: set[str]) -> Iterator[Row]:
-        """Move each kernel that was called, but those that are `done` in the same text at another commit."""
+    def rows(self, suite: str, done: set[str], cases: Sequence[Placed] = ()) -> Iterator[Row]:
+        """Move each kernel that was called, but those that are `done` in the same text at another commit.
+
+        Kernels that functions make are called as cases do.
+        """
         for (filename, kernel), calls in self.calls.items():
             path = Path(filename)
             key = f"{kernel} {hashlib.sha256(path.read_bytes()).hexdigest()}"
             if key not in done:
                 done.add(key)
                 name = str(path.resolve().relative_to(self.folder))
-                yield row_of(Row(suite, name, kernel), path, list(calls.values()))
+                yield row_of(Row(suite, name, kernel), path, list(calls.values()), cases)
 
 
-def row_of(row: Row, path: Path, calls: list[Call]) -> Row:
+def row_of(row: Row, path: Path, calls: list[Call], cases: Sequence[Placed] = ()) -> Row:
     """Move the file of a kernel by calls of it, and say what came of it."""
 
     def call_all(scope: Scope) -> None:
         for call in calls:
-            call.run(scope, call.arrays, str(path))
+            try:
+                call.run(scope, call.arrays, str(path))
+            except NoKernel:
+                _call_made(SimpleNamespace(**scope), cases, call)
 
     started = time.monotonic()
     try:
@@ -148,6 +155,14 @@ def row_of(row: Row, path: Path, calls: list[Call]) -> Row:
         row.error = f"crashed: {type(error).__name__}: {error}"[:300]
     row.seconds = time.monotonic() - started
     return row
+
+
+def _call_made(module: Any, cases: Sequence[Placed], call: Call) -> None:
+    for case in cases:
+        if case.case.check is not None:
+            case.case.check(module)
+        elif case.case.made is not None:
+            called(case.case.made(module), case.case, list(call.arrays))
 
 
 def _fill(row: Row, migration: Migration) -> None:
@@ -222,7 +237,7 @@ def _move_cases(kept: Kept, words: list[str]) -> None:
                 outcome_of(case)  # `tests.public.beta1` tells whether it passes
         done = kept.done | names
         with surroundings(cases[0]):
-            kept.add(list(listener.rows(cases[0].tree.name, done)), done)
+            kept.add(list(listener.rows(cases[0].tree.name, done, cases)), done)
 
 
 def _meant(name: str, words: list[str]) -> bool:

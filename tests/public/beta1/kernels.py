@@ -139,7 +139,7 @@ def _run(case: Case, path: Path, rng: np.random.Generator) -> None:
         return
     kernel = case.made(module) if case.made else getattr(module, case.kernel)
     wide = [_wide(v) for v in given if not any(v is w for w in written)]
-    result = _called(kernel, case, [v if any(v is w for w in written) else moved(v) for v in given])
+    result = called(kernel, case, [v if any(v is w for w in written) else moved(v) for v in given])
     assert case.expected is not None
     references = case.expected(*wide)
     references = references if isinstance(references, tuple) else (references,)
@@ -157,7 +157,8 @@ def _packaged(name: str) -> ModuleType:
     return importlib.import_module(name)
 
 
-def _called(kernel: Any, case: Case, given: list[Any]) -> Any:
+def called(kernel: Any, case: Case, given: list[Any]) -> Any:
+    """Call the kernel of a case."""
     nki = importlib.import_module("neuronxcc.nki")
     if case.host or (case.made and not hasattr(kernel, "func")):
         return kernel(*given, **case.keywords)
