@@ -525,7 +525,26 @@ class Accesses(cst.CSTTransformer):
             for k in reversed(integers):
                 if wanted > 0:
                     texts[k], wanted = f"{texts[k]}:{plus(texts[k], '1')}", wanted - 1
-        return Access(f"{value}[{', '.join(texts)}]", _sizes(value, texts, rank), is_indexed=False)
+        sizes = [self._of_ds(e) or text for e, text in zip(entries, texts, strict=True)]
+        return Access(f"{value}[{', '.join(texts)}]", _sizes(value, sizes, rank), is_indexed=False)
+
+    def _of_ds(self, entry: cst.BaseSlice) -> str:
+        """Return a slice as long as nl.ds, where an entry is that; "" for others."""
+        call = entry.value if isinstance(entry, cst.Index) else None
+        is_ds = isinstance(call, cst.Call) and self.official(call.func) == "nki.language.ds"
+        return f"0:{bare(call.args[1].value)}" if is_ds and len(call.args) == 2 else ""  # type: ignore[union-attr]
+
+    def within(self, old: cst.Subscript, value: str, bounds: Bounds) -> Access | None:
+        """Return what bounds leave of a part by slices, which may pass the end of the tensor; None for other parts."""
+        positions = []
+        for k, element in enumerate(old.slice):
+            part, axis = element.slice, k - len(old.slice)
+            if not isinstance(part, cst.Slice) or part.step is not None:
+                return None
+            start = bare(part.lower) if part.lower is not None else "0"
+            stop = bare(part.upper) if part.upper is not None else f"{value}.shape[{k}]"
+            positions.append(Positions(start, {axis: ("1", minus(stop, start))}))
+        return self._sliced(old, value, positions, bounds)
 
 
 def _is_nothing(bounds: Bounds) -> bool:

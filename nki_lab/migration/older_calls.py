@@ -150,10 +150,11 @@ def _product(site: Former) -> cst.BaseExpression:
         text = part_of(r, old, site.arguments[parameter][1], kept)
         text = f"{r.nl}.copy({text})" if all(s.memory == "psum" for s in r.seen(old)) else text
         texts.append(text)
-    dtypes = [{s.dtype for s in r.seen(site.arguments[p][0])} for p in (first, second)]
-    if ({"float32"} in dtypes) and dtypes[0] != dtypes[1]:
-        at = 1 if dtypes[0] == {"float32"} else 0
-        texts[at] = f"{r.nl}.copy({texts[at]}, dtype={r.nl}.float32)"
+    dtypes = [[s.dtype for s in r.seen(site.arguments[p][0])] for p in (first, second)]
+    if any((a == "float32") != (b == "float32") for a, b in zip(*dtypes, strict=False)):
+        for k in (0, 1):
+            if set(dtypes[k]) != {"float32"}:
+                texts[k] = f"{r.nl}.copy({texts[k]}, dtype={r.nl}.float32)"
     if is_turned:
         texts[0] = f"{r.nl}.copy({r.nl}.transpose({texts[0]}))"
     more = "".join(

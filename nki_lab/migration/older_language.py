@@ -313,7 +313,9 @@ def part_of_hbm(
     access = None
     if isinstance(old, cst.Subscript) and old in r.bases:
         access = r.access(old, r.bases[old], bounds)
-    else:
+    elif isinstance(old, cst.Subscript) and isinstance(new, cst.Subscript):
+        access = r.within(old, code_of(new.value), bounds)
+    if access is None:
         access = r.cut(old, code_of(new), bounds)
     return access.text if access is not None else code_of(new)
 

@@ -106,7 +106,10 @@ RULES = {
          "m[:, 1] = nisa.tensor_reduce(op=nl.max, data=t, axis=1)",
          "m[:, 0] = nisa.tensor_reduce(op=np.add, data=t[:, 3:9], axis=1)",
          "n = nisa.tensor_reduce(op=nl.max, data=m, axis=1, negate=True)",
-         "nl.store(out, nisa.activation(op=nl.exp, data=t, bias=n, scale=1.0))"],
+         "u = nl.ndarray((24, 20), dtype=nl.bfloat16, buffer=nl.sbuf)",
+         "for i in nl.affine_range(2):",
+         "    u[:, nl.ds(10 * i, 10)] = nisa.tensor_scalar(t[:, nl.ds(10 * i, 10)], np.add, n, dtype=nl.float32)",
+         "nl.store(out, nisa.activation(op=nl.exp, data=u, bias=n, scale=1.0))"],
         "n = nl.ndarray((m.shape[0], 1), dtype=m.dtype, buffer=nl.sbuf)", (24, 20),
     ),
     "sums in psum": (
@@ -117,8 +120,14 @@ RULES = {
     ),
     "either": (
         ["ip, jf = nl.mgrid[0:32, 0:20]", "m = (ip < a.shape[0]) | (jf < 0)",
-         "nl.store(out[ip, jf], nl.load(a[ip, jf], mask=m), mask=m)"],
-        "a[0:min(32, a.shape[0]), 0:20]", (24, 20),
+         "t = nl.load(a[ip, jf], mask=m)", "nl.store(out[ip, jf], t, mask=m)",
+         "nl.store(out[0:32, 4:20], value=t[0:32, 4:20], mask=ip < a.shape[0])"],
+        "nl.store(out[0:min(32, a.shape[0]), 4:20], t[0:32, 4:20][0:min(32, a.shape[0]), :])", (24, 20),
+    ),
+    "products of two dtypes": (
+        ["t = nl.load(a)", "u = nl.copy(t, dtype=nl.float32)", "nl.store(out, t)",
+         "nl.store(out[0:20, :], nl.matmul(t, u, transpose_x=True))"],
+        "nisa.nc_matmul(dst=tile_1, stationary=nl.copy(t, dtype=nl.float32), moving=u)", (24, 20),
     ),
     "several axes": (
         ["t = nl.load(a)", "ip, jb, kb = nl.mgrid[0:24, 0:6, 0:4]",
