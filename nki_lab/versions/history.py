@@ -64,7 +64,8 @@ VERSIONS: tuple[Version, ...] = (
             "nki.collectives": "all_to_all_v",
         },
         before={
-            "nki.language.ndarray": "shape dtype buffer=None name=''",
+            # The stub has no address; nki/deep-dives/nki-migration-guide.rst of 2.27 and 2.28 has.
+            "nki.language.ndarray": "shape dtype buffer=None name='' address=None",
             "nki.language.zeros": "shape dtype buffer=None name=''",
             "nki.language.shared_constant": "constant dtype=None",
             "nki.language.shared_identity_matrix": "n dtype=uint8",
@@ -90,7 +91,8 @@ VERSIONS: tuple[Version, ...] = (
                 "dst src dst_rmw_op=None oob_mode=oob_mode.error dge_mode=dge_mode.unknown unique_indices=True "
                 "name=None"
             ),
-            "nki.isa.iota": "dst pattern offset channel_multiplier=0 name=None",
+            # The stub demands an offset; kernels of nki-library at its tag 2.28 leave it out.
+            "nki.isa.iota": "dst pattern offset=0 channel_multiplier=0 name=None",
             "nki.isa.nc_matmul": (
                 "dst stationary moving is_stationary_onezero=False is_moving_onezero=False is_transpose=False "
                 "tile_position=() tile_size=() perf_mode=matmul_perf_mode.none name=None"

@@ -8,11 +8,13 @@ import pytest
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api.nki import jit
+from nki_lab.api.tensor import identity
 from nki_lab.errors import (
     InstructionError,
     LanguageError,
     NkiError,
     TensorArgument,
+    UnknownName,
     ViewError,
     WrongCall,
 )
@@ -408,3 +410,26 @@ def test_a_transpose_of_four_axes(target, nki, rng):
 
     x = signed(rng, (96, 1, 1, 64), "bfloat16")
     check(turned, (x,), x.transpose(3, 1, 2, 0), target=target, nki=nki)
+
+
+@pytest.mark.parametrize("nki", ["0.1", "0.2"])
+def test_what_kernels_of_0_1_and_0_2_write_that_the_stubs_do_not_have(nki, rng):
+    """Addresses (nki/deep-dives/nki-migration-guide.rst of 2.28), iota without an offset, nki.tensor.identity."""
+
+    def placed(x):
+        eye = nl.shared_constant(identity(24, nl.float32))
+        tile = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf, address=(0, 512))
+        nisa.dma_copy(dst=tile, src=x)
+        count = nl.ndarray((24, 16), nl.float32, buffer=nl.sbuf)
+        nisa.iota(dst=count, pattern=[[3, 16]])
+        nisa.tensor_tensor(dst=count, data1=count, data2=tile, op=nl.add)
+        return out_of(into(eye)), out_of(count)
+
+    x = signed(rng, (24, 16), "float32")
+    result = check(placed, (x,), np.eye(24), x + 3.0 * np.arange(16), nki=nki)
+    assert "requested (0, 512), at (0, 512)" in result.ir[list(result.ir)[-1]]
+    with pytest.raises(
+        UnknownName,
+        match=r"(?s)`nki\.tensor\.identity` ended with NKI 0\.2.*shared_identity_matrix",
+    ):
+        run(placed, x, nki="0.3")

@@ -44,8 +44,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep a few configurations of each test function: from the smaller half, evenly, or any by chance."""
     functions: dict[str, list[pytest.Item]] = defaultdict(list)
+    are_marked = any(item.get_closest_marker("trn2") for item in items)  # not at the tag 2.28
     for item in items:
-        if _is_mx(item) == config.getoption("--mx") and not _is_left_out(item):
+        if _is_mx(item, are_marked) == config.getoption("--mx") and not _is_left_out(item):
             functions[item.nodeid.partition("[")[0]].append(item)
     pick, seed = config.getoption("--pick"), config.getoption("--draw")
     items[:] = [
@@ -55,10 +56,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     ]
 
 
-def _is_mx(item: pytest.Item) -> bool:
+def _is_mx(item: pytest.Item, are_marked: bool) -> bool:
     """Tell whether a configuration is for trn3: by the mark, or by a name that some of them have instead."""
     named = re.search("mx|_x4", item.nodeid.rpartition("::")[2], re.IGNORECASE) is not None
-    return named or item.get_closest_marker("trn2") is None
+    return named or (are_marked and item.get_closest_marker("trn2") is None)
 
 
 def _is_left_out(item: pytest.Item) -> bool:
