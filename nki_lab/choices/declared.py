@@ -109,7 +109,7 @@ NKI = Choice(
     COMPILES,
     _version,
     (*(version.name for version in VERSIONS), BETA1),
-    default=NEWEST.name,
+    default=Standard(NEWEST.name),
     env="NKI_LAB_NKI",
     acts=COMPILE,
 )

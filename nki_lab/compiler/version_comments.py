@@ -45,15 +45,31 @@ def version_said(filename: str, first: int, length: int) -> str:
     lines = linecache.getlines(filename)
     if not any(map(VERSION_COMMENT.search, lines)):
         return ""
-    written = {c.place.line - 1: c for c in _comments(filename, lines)}
+    written = _by_line(filename, lines)
     begins = [n for n, line in enumerate(lines) if _FUNCTION.match(line)]
     start = _above(lines, begins[0]) if begins else len(lines)
     head = range(start or (begins[0] if begins else 0))
-    own = range(_above(lines, first - 1), first - 1 + length)
+    own = _own(lines, first, length)
     for n, comment in written.items():
         if n not in head and n not in own and not _is_of_a_function(lines, n):
             raise _refused(comment, "is above no function, so no kernel is held to it")
     return _only(written, own) or _only(written, head)
+
+
+def comment_of(filename: str, first: int, length: int) -> Span | None:
+    """Return where a comment above or in a function names its version; None where only the head of its file does."""
+    lines = linecache.getlines(filename)
+    written = _by_line(filename, lines)
+    return next((written[n].place for n in _own(lines, first, length) if n in written), None)
+
+
+def _own(lines: Sequence[str], first: int, length: int) -> range:
+    """Return the lines above and in a function."""
+    return range(_above(lines, first - 1), first - 1 + length)
+
+
+def _by_line(filename: str, lines: Sequence[str]) -> dict[int, _Comment]:
+    return {comment.place.line - 1: comment for comment in _comments(filename, lines)}
 
 
 def _comments(filename: str, lines: Sequence[str]) -> Iterator[_Comment]:

@@ -289,7 +289,7 @@ def _first_run(
     refused: dict[str, NkiError] = {}
     for version in [since] if since is not None else earlier:
         try:
-            with as_before(version), record_runs() as runs:
+            with as_before(version, observed is not None), record_runs() as runs:
                 name = "__main__" if caller is None and module.is_script else _NAME
                 scope = module.run(module.text, module.filename, name, observed)
                 if caller is not None:

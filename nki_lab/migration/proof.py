@@ -228,9 +228,9 @@ def prove(
         seed: of the inputs that are drawn.
         is_older: the module is of the older dialect, whose grids became loops.
     """
-    with as_before(since):
+    with as_before(since, is_older):
         old, old_name = define(False)
-    with inside(nki=to.name, allow=()):
+    with inside(nki=None if is_older else to.name, allow=()):
         new, new_name = define(True)
     started = time.monotonic()
     for call in calls:
@@ -239,7 +239,7 @@ def prove(
             if number > 1 and time.monotonic() - started > SECONDS:
                 break
             try:
-                with as_before(since):
+                with as_before(since, is_older):
                     before = call.run(old, arrays, old_name)
             except Exception:
                 if number == 0:
@@ -248,14 +248,14 @@ def prove(
             if not kinds <= _kinds(before):
                 continue  # nor for those on which it leaves out a part, as the products of too few rows
             kinds = kinds or _kinds(before)
-            with inside(nki=to.name, allow=()):
+            with inside(nki=None if is_older else to.name, allow=()):
                 again = replace(call, grid=()) if is_older else call
                 after = again.run(new, arrays, new_name)
             row = Compared(call.kernel, name, compared(before, after), before, after)
             if row.difference:
                 row.ulps = units_apart(before, after)
                 if is_older:
-                    with as_before(since), divided_by_products():
+                    with as_before(since, is_older), divided_by_products():
                         other = call.run(old, arrays, old_name)
                     row.cause = "" if compared(other, after) else DIVISION
             yield row
@@ -265,9 +265,9 @@ def _kinds(run: Result) -> set[str]:
     return {i.definition.name for i in run.compiled.stages[0][1].instructions}
 
 
-def as_before(version: Version) -> Any:
-    """Return a block in which kernels are of a version, and may have every form of an older one."""
-    return inside(nki=version.name, allow=",".join(allowable()))
+def as_before(version: Version, is_older: bool) -> Any:
+    """Return a block in which kernels are of a version, or of the older dialect, and may have every older form."""
+    return inside(nki=None if is_older else version.name, allow=",".join(allowable()))
 
 
 def side_by_side(rows: Sequence[Compared], before: str, to: Version) -> list[str]:

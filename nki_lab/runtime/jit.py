@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import functools
 import inspect
@@ -18,7 +19,7 @@ from weakref import WeakSet
 
 from nki_lab.backends import refuse_others
 from nki_lab.backends.simulated import SimulatedRun
-from nki_lab.choices import BETA1, Choices, names
+from nki_lab.choices import BETA1, Choices, Standard, names
 from nki_lab.choices import NKI as NKI_VERSION
 from nki_lab.compiler.changed_globals import as_defined
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
@@ -27,6 +28,7 @@ from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.reuse import Programs
+from nki_lab.compiler.version_comments import comment_of
 from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import (
     KernelArgument,
@@ -51,7 +53,7 @@ from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.runtime.unchanged import snapshot
 from nki_lab.simulator import EagerRun
-from nki_lab.source import headline
+from nki_lab.source import headline, lines_of
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 from nki_lab.versions import Version
@@ -319,13 +321,15 @@ class KernelFunction(KernelObject):
         """Return the version that it is written for, or "beta1"; None where only the choices say it."""
         dialect, nki = self.source.dialect, self.nki or self.source.nki
         asked = choices.dialect or (BETA1 if (nki or choices.nki) == BETA1 else "")
-        version_of_another = dialect.option == BETA1 and nki not in ("", BETA1)
+        of_call = "" if isinstance(choices.nki, Standard) else choices.nki
+        version = nki or of_call
+        version_of_another = dialect.option == BETA1 and version not in ("", BETA1)
         if asked not in ("", dialect.option) or version_of_another:
-            asked = f"version {nki}" if version_of_another else f"dialect {asked}"
+            asked = f"version {version}" if version_of_another else f"dialect {asked}"
             raise MixedDialects(
                 f"`{self.__name__}` is written in {dialect.title}, and {asked} is asked for",
                 stack=(self.source.place,),
-                help="leave out --dialect or --nki: the kernel's imports tell its dialect",
+                help="leave out --dialect or --nki, or unset NKI_LAB_NKI: the kernel's imports tell its dialect",
             )
         return BETA1 if dialect.option == BETA1 else nki or None
 
@@ -581,7 +585,32 @@ def _kernel_of(choices: dict[str, Any], dialect: Dialect | None, fn: Any) -> Ker
     kernel = KernelFunction(fn)._with(decorated_in=dialect, **choices)
     kernel.source = kernel._with_choices(kernel.source)
     check_dialect(dialect, kernel.source)
+    _check_said(kernel)
     return kernel
+
+
+def _check_said(kernel: KernelFunction) -> None:
+    """Refuse a decorator that says another version than a comment above or in the same kernel.
+
+    A comment at the head of a file is for kernels that say nothing themselves, and `nki.jit` called elsewhere chooses
+    anew.
+    """
+    source = kernel.source
+    text = source.function_text
+    if text is None or not kernel.nki or source.nki in ("", kernel.nki):
+        return
+    comment = comment_of(source.filename, source.first_line, len(lines_of(source.text)))
+    calls = [
+        node for node in getattr(text.node, "decorator_list", ()) if isinstance(node, ast.Call)
+    ]
+    said = [word.value for call in calls for word in call.keywords if word.arg == "nki"]
+    if comment is not None and said:
+        raise MixedVersions(
+            f"the decorator of `{source.name}` says NKI {kernel.nki}, and a comment says NKI {source.nki}",
+            stack=(text.place(said[0]),),
+            notes=(f"the comment stands at {comment}",),
+            help="leave one of the two out",
+        )
 
 
 def simulate(kernel: Any) -> KernelFunction:

@@ -94,6 +94,9 @@ def test_a_file_says_it_by_imports_or_a_comment(command, write, comment):
         "run", "k.py:twice", "--input", "a=randn:128x8", "--check", "a * 2", "--dialect", "nki"
     )
     assert refused.exit_code == 1 and "dialect nki is asked for" in refused.stderr
+    for version in ("0.6", "0.7") if not comment else ():  # a comment says it, and holds as of any version
+        other = command("run", "k.py:twice", "--input", "a=randn:128x8", "--nki", version)
+        assert other.exit_code == 1 and f"version {version} is asked for" in other.stderr
 
 
 def test_the_modules_are_there_only_where_they_are_asked_for():

@@ -127,6 +127,29 @@ def test_a_comment_that_holds_for_no_kernel_is_an_error_at_its_place(said, error
     assert caught.value.span.covered == covered
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"above": "# nki: 0.6", "decorator": '@jit(nki="0.7")'},
+        {"decorator": '@jit(debug=False, nki="0.3")  # nki: 0.2'},
+    ],
+)
+def test_a_comment_and_a_decorator_that_differ_are_an_error_at_both(said):
+    with pytest.raises(
+        MixedVersions,
+        match=r"decorator of `kernel` says NKI 0\.[37], and a comment says NKI 0\.[26]",
+    ) as caught:
+        defined(**said)
+    assert caught.value.span.covered in ('"0.7"', '"0.3"')
+    assert "the comment stands at <versions" in caught.value.notes[0]
+    # A comment for the whole file is for kernels that say nothing, and a later call of `jit` chooses anew.
+    np.testing.assert_array_equal(
+        defined(head="# nki: 0.6\n\nimport math\n\n", decorator='@jit(nki="0.2")')(X), X
+    )
+    with pytest.raises(RawEnum):
+        jit(defined(above="# nki: 0.2").func, nki="0.7")(X)
+
+
 def test_the_older_dialect_is_older_than_all_versions_and_held_to_todays_rules():
     assert Choices(nki="beta1").version is NEWEST
     assert Choices(nki="beta1").asked_dialect == Choices(dialect="beta1").asked_dialect == "beta1"
