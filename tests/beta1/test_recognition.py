@@ -94,7 +94,7 @@ def test_a_file_says_it_by_imports_or_a_comment(command, write, comment):
         "run", "k.py:twice", "--input", "a=randn:128x8", "--check", "a * 2", "--dialect", "nki"
     )
     assert refused.exit_code == 1 and "dialect nki is asked for" in refused.stderr
-    for version in ("0.6", "0.7") if not comment else ():  # a comment says it, and holds as of any version
+    for version in () if comment else ("0.6", "0.7"):  # what a comment says holds for any version
         other = command("run", "k.py:twice", "--input", "a=randn:128x8", "--nki", version)
         assert other.exit_code == 1 and f"version {version} is asked for" in other.stderr
 
