@@ -15,7 +15,7 @@ from functools import lru_cache
 from types import CodeType
 from typing import Any, NamedTuple
 
-from nki_lab.errors.beta1 import AnnotatedShape, OutOfScope, ParameterUpdate, older
+from nki_lab.errors.beta1 import AnnotatedShape, BadMask, OutOfScope, ParameterUpdate, older
 from nki_lab.errors.language import TensorArgument
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.author_text import variable_of
@@ -25,6 +25,8 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.source import Span, Stack
 from nki_lab.targets.spaces import SHARED_HBM
 
+#: Loops whose variables the old compiler knew by their names only.
+_TRACED_ONCE = ("range", "affine_range", "sequential_range")
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -45,10 +47,17 @@ class Block(NamedTuple):
 
 
 class _Text(NamedTuple):
-    """What the text of a function says: its blocks, and the shapes of annotated variables."""
+    """What the text of a function says.
+
+    Attributes:
+        blocks: of the function.
+        shapes: of annotated variables.
+        masks: parts of masks that take the variable of a loop apart.
+    """
 
     blocks: tuple[Block, ...]
     shapes: dict[str, tuple[int, ...]]
+    masks: tuple[ast.BinOp, ...] = ()
 
 
 @lru_cache(maxsize=64)
@@ -72,7 +81,7 @@ def _text(text: str, name: str, line: int) -> _Text:
             if not title.endswith(("affine_range", "sequential_range"))
         }
         blocks.append(Block(first, last, title, {k: v for k, v in outside.items() if v}))
-    return _Text(tuple(blocks), _shapes(function))
+    return _Text(tuple(blocks), _shapes(function), tuple(dict.fromkeys(_odd_masks(function))))
 
 
 @lru_cache(maxsize=64)
@@ -103,7 +112,7 @@ def _blocks(body: list[ast.stmt], variables: frozenset[str]) -> Iterator[tuple[i
             called = ast.unparse(node.iter.func) if isinstance(node.iter, ast.Call) else ""
             name = called.rpartition(".")[2]
             inside = variables
-            if name in ("range", "affine_range", "sequential_range"):
+            if name in _TRACED_ONCE:
                 inside = variables | {
                     n.id for n in ast.walk(node.target) if isinstance(n, ast.Name)
                 }
@@ -119,6 +128,22 @@ def _blocks(body: list[ast.stmt], variables: frozenset[str]) -> Iterator[tuple[i
             continue
         for part in ("body", "orelse", "finalbody"):
             yield from _blocks(getattr(node, part, None) or [], variables)
+
+
+def _odd_masks(function: Any) -> Iterator[ast.BinOp]:
+    """Yield `i % 4` and `i // 4` in the masks of calls, where `i` is the variable of a loop that was traced once."""
+    for loop in ast.walk(function):
+        if not isinstance(loop, ast.For) or not isinstance(loop.iter, ast.Call):
+            continue
+        if ast.unparse(loop.iter.func).rpartition(".")[2] not in _TRACED_ONCE:
+            continue
+        variables = {n.id for n in ast.walk(loop.target) if isinstance(n, ast.Name)}
+        masks = (n.value for n in ast.walk(loop) if isinstance(n, ast.keyword) and n.arg == "mask")
+        for node in (part for mask in masks for part in ast.walk(mask)):
+            if not isinstance(node, ast.BinOp) or not isinstance(node.op, (ast.Mod, ast.FloorDiv)):
+                continue
+            if variables & {n.id for n in ast.walk(node.left) if isinstance(n, ast.Name)}:
+                yield node
 
 
 def _end(body: list[ast.stmt]) -> int:
@@ -193,6 +218,16 @@ def check_text(builder: Builder, shared: Sequence[Storage]) -> None:
             outliving[storage.id] = [(b, n, storage) for b, n in around[id(storage.stack)]]
     if outliving:
         _check_uses(builder, outliving)
+    for code, (_, stack) in builder.met.items():
+        for node in texts.of(code).masks:
+            builder.errors.append(
+                BadMask(
+                    f"the mask takes the variable of a loop apart, with `{ast.unparse(node)}`: it is not affine",
+                    stack=(Span.of_node(node, code), *stack),
+                    notes=[older("err_unsupported_expression_in_mask")],
+                    help="write two loops, of which one has the quotient as its variable and the other the remainder",
+                )
+            )
 
 
 def _blocks_around(stack: Stack, texts: _Texts) -> Iterator[tuple[Block, int]]:

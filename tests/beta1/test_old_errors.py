@@ -46,6 +46,11 @@ def shared_in_a_function(t, x):
     return nl.ndarray((128, 4), nl.float32, buffer=nl.shared_hbm)
 
 
+def every_other(t, x):
+    for i in nl.affine_range(8):
+        t[0:32] = nl.add(t[0:32], 1.0, mask=(i % 4) < 2)
+
+
 def waiting(t, x):
     while t[0:1, 0:1] < 10:
         t[...] = t + 1.0
@@ -64,6 +69,7 @@ MISTAKES = {
     "err_shared_hbm_must_in_kernel_level in a loop": shared_in_a_loop,
     "err_shared_hbm_must_in_kernel_level in a branch": shared_in_a_branch,
     "err_shared_hbm_must_in_kernel_level in a function": shared_in_a_function,
+    "err_unsupported_expression_in_mask": every_other,
     "err_unsupported_memory of load": lambda t, x: nl.load(t),
     "err_unsupported_memory of store": lambda t, x: nl.store(t, t),
     "err_unsupported_memory of exp": lambda t, x: nl.exp(x),
