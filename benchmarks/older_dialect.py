@@ -261,11 +261,11 @@ def today_tiny(x, y):
 
 
 PAIRS = {
-    "product": Pair(older_matmul, matmul, ((1024, 1024), (1024, 2048))),
-    "attention": Pair(older_attention, today_attention, ((64, 2048), (64, 2048), (2048, 64))),
-    "masked elementwise": Pair(older_masked, today_masked, ((2000, 6000), (2000, 6000))),
-    "convolution": Pair(older_convolution, today_convolution, ((64, 256, 518), (256, 7))),
-    "tiny tiles": Pair(older_tiny, today_tiny, ((128, 1000), (128, 1000))),
+    "product": Pair(older_matmul, matmul, ((2048, 2048), (2048, 2048))),
+    "attention": Pair(older_attention, today_attention, ((64, 4096), (64, 4096), (4096, 64))),
+    "masked elementwise": Pair(older_masked, today_masked, ((4000, 12000), (4000, 12000))),
+    "convolution": Pair(older_convolution, today_convolution, ((64, 512, 1030), (512, 7))),
+    "tiny tiles": Pair(older_tiny, today_tiny, ((128, 2048), (128, 2048))),
 }
 
 

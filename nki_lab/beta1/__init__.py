@@ -24,6 +24,9 @@ those of the author; `t[...] = value` lets the instruction that made `value` wri
     operators.py     operators that only the dialect has, and functions that stand for operators
     inserted.py      copies of operands that the old compiler inserted
     loops.py         nl.affine_range, ...
+    repeatable.py    which loops have a variable that only moves what they access
+    replay.py        copies the trips of such a loop, of which Python runs a few
+    notes.py         what decides that copies are right
     program.py       the launch grid, and the program that runs
     launch.py        runs the programs of the grid, one after the other in one trace
     zeros.py         zeros of PSUM that no instruction writes

@@ -138,17 +138,16 @@ def created(
     declared = program.clock
 
     def make(place: tuple[int, ...]) -> Tile:
-        program.declared[len(builder.storages)] = declared
+        number = len(builder.storages)
+        program.declared[number], program.places[number] = declared, (blocks, place)
         label = f"{name}[{', '.join(map(str, place))}]"
         return _block(block, element, memory, label, fill, addresses.get(place))
 
     name = name or variable_of(current().stack()) or "blocks"
+    blocks = Blocks(sizes, partition, element, memory, name, make)
     # Blocks with a place of their own are made at once: errors about places name the line of the declaration.
-    placed_blocks = {place: make(place) for place in addresses}
-    blocks = Blocks(
-        sizes, partition, element, memory, name,
-        placed_blocks.__getitem__ if placed_blocks else make,
-    )  # fmt: skip
+    for place in addresses:
+        blocks.block(place)
     return Tile(blocks)
 
 

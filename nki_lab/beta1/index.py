@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from nki_lab.beta1.masks import Box, Mask, Term
+from nki_lab.beta1.notes import noted
 from nki_lab.errors.beta1 import BadMask, IndexExpression, older
 
 __all__ = ["Box", "Grid", "Index", "Mask", "arange", "common_shape", "mgrid"]
@@ -115,6 +116,8 @@ class Index(Term):
         divisor = _integer(other, "//")
         if divisor is None:
             return NotImplemented
+        if (notes := noted()) is not None:
+            notes.same.append(self.const)
         if divisor == 0:
             raise IndexExpression(
                 "an index tensor divided by 0", help="divide by an integer that is not 0"
@@ -156,6 +159,8 @@ class Index(Term):
     def _minus(self, other: Any, symbol: str, whole: Callable[[float], int]) -> Any:
         """Return the difference to what it is compared with; `whole` makes an integer of a limit with a fraction."""
         if isinstance(other, (float, np.floating)):
+            if (notes := noted()) is not None:
+                notes.same.append(float(other))
             other = whole(float(other)) if math.isfinite(other) else None
         if other is None:
             raise BadMask(
@@ -208,6 +213,8 @@ class Index(Term):
     def __getitem__(self, key: Any) -> Any:
         """Select positions with slices and integers, and add axes of one position with None."""
         entries = key if type(key) is tuple else (key,)
+        if (notes := noted()) is not None:
+            notes.same += map(str, entries)
         if len(self.shape) == 1 and len(entries) == 2:  # nl.arange(n)[:, None], or [None, :]
             (n,), (c,) = self.shape, self.coef
             if entries[1] is None and entries[0] == _ALL:
@@ -424,6 +431,8 @@ class _Mgrid:
                 )
             start, step = 0 if k.start is None else k.start, 1 if k.step is None else k.step
             lines.append(_line(start, k.stop, step, "nl.mgrid"))
+        if (notes := noted()) is not None:
+            notes.same += lines
         return _grid(tuple(lines))
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from nki_lab.beta1.index import Box, Index, common_shape
 from nki_lab.beta1.masks import whole
+from nki_lab.beta1.notes import noted
 from nki_lab.errors import NkiError
 from nki_lab.errors.beta1 import (
     BadIndexing,
@@ -161,6 +162,8 @@ def _basic(tile: Indexed, entries: tuple[Any, ...]) -> Positions:
             if hasattr(start, "on_chip"):
                 by, start = _by_scalar(tile, axis, start), 0
             size = _integer(k.size, tile, axis)
+            if (notes := noted()) is not None:
+                notes.same.append(size)
             if size < 1:
                 raise BadIndexing(
                     f"nl.ds of {size} elements on axis {axis} of {tile.describe()}",
@@ -215,8 +218,13 @@ def _slice(tile: Indexed, axis: int, k: slice) -> tuple[int, int, int]:
     start = 0 if k.start is None else _integer(k.start, tile, axis)
     stop = n if k.stop is None else _integer(k.stop, tile, axis)
     step = 1 if k.step is None else _integer(k.step, tile, axis)
+    if (notes := noted()) is not None:
+        notes.sign(start)
+        notes.sign(stop)
     start = start + n if start < 0 else start
     stop = stop + n if stop < 0 else stop
+    if notes is not None:
+        notes.same += stop - start, step
     if step < 1:
         raise BadIndexing(
             f"slice step {step} on axis {axis} of {tile.describe()}",
@@ -232,6 +240,8 @@ def _slice(tile: Indexed, axis: int, k: slice) -> tuple[int, int, int]:
 
 def _element(k: Any, tile: Indexed, axis: int) -> int:
     at = _integer(k, tile, axis)
+    if (notes := noted()) is not None:
+        notes.sign(at)
     return at + tile.shape[axis] if at < 0 else at
 
 
@@ -466,6 +476,7 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
     rank = len(sizes)
     pattern: list[Any] = [sizes, view.strides, view.storage.on_chip]
     starts: list[int] = []
+    notes = noted()
     for k in entries:
         kind = type(k)
         if kind is Index:
@@ -478,6 +489,9 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
                 return None
             n = sizes[axis]
             first, stop = k.start, k.stop
+            if notes is not None:
+                notes.sign(first if isinstance(first, int) else 0)
+                notes.sign(stop if isinstance(stop, int) else 0)
             if first is None:
                 first = 0
             elif not isinstance(first, int):
@@ -491,6 +505,8 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
             elif stop < 0:
                 stop += n
             pattern.append((stop - first, k.step))
+            if notes is not None:
+                notes.same.append(stop - first)
             starts.append(first)
         elif k is None:
             pattern.append(None)
@@ -498,6 +514,8 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
             if axis == rank:
                 return None
             pattern.append(1)
+            if notes is not None:
+                notes.sign(k)
             starts.append(k if k >= 0 else k + sizes[axis])
         else:
             return view if k is Ellipsis and len(entries) == 1 else None
@@ -516,6 +534,8 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
     for start, (first, end, stride) in zip(starts, places):  # noqa: B905
         if not first <= start < end:
             return None
+        if notes is not None:
+            notes.least += start - first, end - 1 - start
         offset += start * stride
     return NkiTensor._make(view.storage, shape, strides, offset, view.dtype, view.dynamic)
 
@@ -560,10 +580,14 @@ def accessed(
     shape = tuple([end - first for first, end in box])
     offset = view.offset
     check_fixed(view)
+    notes = noted()
     for axis, (index, stride) in enumerate(zip(indices, view.strides, strict=True)):
         low, high = index.range(box)
         if (low < 0 or high >= view.shape[axis]) and not (by is not None and by.axis == axis):
             raise outside(view.name, axis, low, high, view.shape)
+        if notes is not None:
+            notes.sign(low)
+            notes.sign(view.shape[axis] - 1 - high)
         start = index.const
         for c, (first, _) in zip(index.coef, box, strict=True):
             start += c * first

@@ -1,4 +1,4 @@
-"""The loops of a kernel, which are unrolled.
+"""The loops of a kernel, which are unrolled: Python runs the body for each trip, or trips are copied (replay.py).
 
 The old compiler traced the body of an affine_range or sequential_range once: what plain Python did in one trip did not
 reach the next. A number that the body carries from trip to trip therefore counts once: each later trip begins with the
@@ -13,6 +13,7 @@ import ast
 import ctypes
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from functools import cached_property, lru_cache
 from types import CodeType, FrameType
 from typing import Any
@@ -22,6 +23,8 @@ from nki_lab.beta1.keywords import refuse_keywords
 from nki_lab.beta1.parallel import Trips
 from nki_lab.beta1.program import ProgramId, running
 from nki_lab.beta1.promotion import integer
+from nki_lab.beta1.repeatable import Body, body_of
+from nki_lab.beta1.replay import Replay, enabled, noting
 from nki_lab.beta1.scope import Scope
 from nki_lab.beta1.tile import Tile
 from nki_lab.errors import LoopControl
@@ -32,6 +35,8 @@ from nki_lab.ir.building.loop_state import carried_names
 from nki_lab.source import Span
 
 _NUMBERS = (int, float, bool, ProgramId)
+#: The fewest trips of which some may be replayed.
+_FEWEST = 4
 
 
 class Trip(int):
@@ -55,6 +60,11 @@ class _Text:
     def carried(self) -> dict[str, ast.AST]:
         """The variables that a trip reads before it sets them."""
         return {} if self.loop is None else carried_names(self.loop, self.code)
+
+    @cached_property
+    def body(self) -> Body | None:
+        """What the body does, where its trips differ only in what they access."""
+        return None if self.loop is None else body_of(self.loop)
 
     @cached_property
     def decides(self) -> ast.AST | None:
@@ -159,19 +169,44 @@ class _Range:
         program.clock += 1
         began = program.clock
         before = {k: v for k, v in frame.f_locals.items() if k in text.carried and type(v) in _NUMBERS}  # fmt: skip
+        replay = self._replay(frame, text, set(before))
         try:
-            for trip in _trips(self._values):
-                if before and not trip.first:
-                    self._put_back(frame, before, text)
-                trips.begin()
-                yield trip
-                trips.end()
+            with noting(builder) if replay is not None else nullcontext():
+                count, n = len(self._values), 0
+                while n < count:
+                    trip = Trip(self._values[n])
+                    trip.first = n == 0
+                    if before and not trip.first:
+                        self._put_back(frame, before, text)
+                    trips.begin()
+                    if replay is not None:
+                        replay.begin(n)
+                    yield trip
+                    trips.end()
+                    n += 1
+                    if replay is not None:
+                        n += replay.end(trips, count - n)
         finally:
             name = f"nl.{type(self).__name__}"
             trips.close(name)
             program.clock += 1
             made, emitted = len(builder.storages), len(builder.body)
             program.scopes.append(Scope(name, first, made, began, program.clock, emitted))
+
+    def _replay(self, frame: FrameType, text: _Text, put_back: set[str]) -> Replay | None:
+        """Return what replays trips; None where Python is to run all of them."""
+        builder = current()
+        if (
+            len(self._values) < _FEWEST
+            or not enabled[0]
+            or text.body is None
+            or builder.watch is not None
+            or builder.kept_order.blocks
+            or builder.loop
+            or not text.body.holds(frame)
+        ):
+            return None
+        return Replay(text.body, frame, builder, running(), put_back)
 
     def _put_back(self, frame: FrameType, before: dict[str, Any], text: _Text) -> None:
         """Give the numbers that a trip has carried on the values that they had before the loop."""

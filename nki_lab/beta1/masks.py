@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nki_lab.beta1.notes import noted
 from nki_lab.errors.beta1 import BadMask, IndexExpression, older
 from nki_lab.ir.building.builder import active
 
@@ -82,6 +83,7 @@ class Mask:
 
     def __and__(self, other: Any) -> Mask:
         if isinstance(other, (bool, np.bool_)):
+            _note_truth()
             return self if other else NOWHERE
         if not isinstance(other, Mask):
             raise _no_mask(other)
@@ -91,6 +93,7 @@ class Mask:
 
     def __or__(self, other: Any) -> Mask:
         if isinstance(other, (bool, np.bool_)):
+            _note_truth()
             return EVERYWHERE if other else self
         if not isinstance(other, Mask):
             raise _no_mask(other)
@@ -117,6 +120,12 @@ class Mask:
 
 EVERYWHERE = Mask(((),))
 NOWHERE = Mask(())
+
+
+def _note_truth() -> None:
+    """Note that a mask is True or False: how it depends on a loop variable is not known."""
+    if (notes := noted()) is not None:
+        notes.differs()
 
 
 def _both(a: Mask, b: Mask) -> Mask:
@@ -279,6 +288,8 @@ def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
     if type(mask) is Mask and mask._left is not None and mask._left[0] == shape:
         return mask._left[1]
     everywhere = whole(shape)
+    if isinstance(mask, (bool, np.bool_)):
+        _note_truth()
     if mask is None or mask is True:
         return [everywhere]
     if mask is False:
@@ -290,8 +301,16 @@ def boxes(mask: Any, shape: Sequence[int], limit: int = _MOST) -> list[Box]:
             return [everywhere] if mask else []
         raise _no_mask(mask)
     result: list[Box] = []
+    notes = noted()
     for case in mask.cases:
         terms = tuple([(_along(term, shape), term.const) for term in case])
+        if notes is not None:
+            for coef, const in terms:
+                low, _ = Term((), coef, const).range(everywhere)
+                if low >= 0:
+                    notes.least.append(low)
+                else:
+                    notes.same += coef, const
         for box in _cut(terms, everywhere):
             result.append(box)
             if len(result) > limit:

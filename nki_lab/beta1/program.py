@@ -33,6 +33,7 @@ class Program:
         scopes: the loops that have ended (scope.py).
         clock: how often a loop has begun or ended.
         declared: what the clock said when the tensor of a block was declared, by the number of the block.
+        places: the tensor with block axes that a block belongs to, and its place, by the number of the block.
         forced: tensors are where the compiler puts them, whatever the kernel says.
         reduced: identities of the instructions that assign what nl.loop_reduce returns.
         turns: where the programs of the launch wait for each other.
@@ -47,6 +48,7 @@ class Program:
     scopes: list[Any] = field(default_factory=list)
     clock: int = 0
     declared: dict[int, int] = field(default_factory=dict)
+    places: dict[int, tuple[Any, tuple[int, ...]]] = field(default_factory=dict)
     forced: bool = False
     reduced: set[int] = field(default_factory=set)
     turns: Any = None

@@ -26,6 +26,7 @@ from nki_lab.beta1.indexing import (
 )
 from nki_lab.beta1.keywords import refusing
 from nki_lab.beta1.masks import Mask, boxes, whole
+from nki_lab.beta1.notes import noted
 from nki_lab.beta1.promotion import dtype_named, integer, integers
 from nki_lab.dtypes import DType
 from nki_lab.errors import NotModelled, RuleBroken, UnknownName, ViewError, WrongCall, WrongOperand
@@ -272,8 +273,9 @@ class Tile:
             try:
                 part = accessed(base, indices, whole(shape))
                 return Tile(part, zeros=zeros)
-            except (BadIndexing, OutsideTensor):
-                pass  # a mask may leave what can be accessed
+            except (BadIndexing, OutsideTensor):  # a mask may leave what can be accessed
+                if (notes := noted()) is not None:
+                    notes.differs()
         return Tile(base, indices, shape, by, zeros)
 
     def _masked(self, mask: Mask) -> Tile:
@@ -506,6 +508,14 @@ class Blocks:
             block = self._blocks[place] = self._make(place)
         return block
 
+    def made(self, place: tuple[int, ...]) -> Tile | None:
+        """Return a block if it has been touched."""
+        return self._blocks.get(place)
+
+    def take(self, place: tuple[int, ...], block: Tile) -> None:
+        """Take a tensor for a block that has not been touched."""
+        self._blocks[place] = block
+
     def begun(self, key: Any) -> tuple[Tile | None, Any]:
         """Return the block that the integers at the beginning of a key choose, if they do, and the rest of the key."""
         entries = key if isinstance(key, tuple) else (key,)
@@ -516,6 +526,9 @@ class Blocks:
             if not isinstance(k, int) or type(k) is bool:
                 return None, key
         sizes = self.shape
+        if (notes := noted()) is not None:
+            for k in place:
+                notes.sign(k)
         block = self.block(tuple([k + n if k < 0 else int(k) for k, n in zip(place, sizes)]))  # noqa: B905
         return block, entries[self.count :] or ...
 

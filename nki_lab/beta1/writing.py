@@ -14,6 +14,7 @@ from nki_lab.beta1.elementwise import binary
 from nki_lab.beta1.index import Box
 from nki_lab.beta1.inserted import INSERTED
 from nki_lab.beta1.memory import store
+from nki_lab.beta1.notes import Notes, noted
 from nki_lab.beta1.program import running
 from nki_lab.beta1.reducing import OverTrips
 from nki_lab.beta1.results import copied, filled, on_chip, spread
@@ -21,6 +22,7 @@ from nki_lab.beta1.tile import Tile, means
 from nki_lab.errors import InstructionError, NotModelled, ViewError
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.building.retarget import retarget_again
+from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import tensor_copy
 from nki_lab.isa.dma import dma_copy
@@ -147,6 +149,8 @@ def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
     at = definition.position.get("dst")
     if at is None or args[at].shape != target.shape:
         return False
+    if (notes := noted()) is not None:
+        _note_distances(notes, i, target)
     moves = definition is tensor_copy or definition is dma_copy
     moves = moves and args[definition.position["src"]].dtype is args[at].dtype
     if retarget_again(builder, i, target, changes, moves):
@@ -158,6 +162,16 @@ def _retargets(i: Any, target: NkiTensor, **changes: Any) -> bool:
     except InstructionError:
         return False
     return True
+
+
+def _note_distances(notes: Notes, i: Instruction, target: NkiTensor) -> None:
+    """Note how far from a target the same tensor is used, from the instruction on that is to write into it."""
+    for node in reversed(current().body):
+        if type(node) is Instruction and not node.form.broken:
+            views = [v for v in (*node.read(), *node.written()) if v.storage is target.storage]
+            notes.same += [v.offset - target.offset for v in views]
+        if node is i:
+            break
 
 
 def _accumulated(t: Tile, product: Tile, box: Box | None) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nki_lab.beta1.notes import noted
 from nki_lab.errors import NotModelled
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset
@@ -31,14 +32,22 @@ class Zeros:
 
     def write(self, view: NkiTensor) -> None:
         """Note that an instruction writes a part."""
-        self._written.setdefault((view.offset, view.shape, view.strides), view)
+        key = view.offset, view.shape, view.strides
+        if (notes := noted()) is not None:
+            notes.same.append(key in self._written)
+            notes.zeros.append((view, key not in self._written))
+        self._written.setdefault(key, view)
         self._mask = None
 
     def settled(self, view: NkiTensor) -> bool:
         """Tell whether all of a part was written, or is never to be zero."""
-        if not self.filled or (view.offset, view.shape, view.strides) in self._written:
+        if not self.filled:
             return True
-        return bool(self._places(view).all())
+        known = (view.offset, view.shape, view.strides) in self._written
+        if (notes := noted()) is not None:
+            notes.same.append(known)
+            notes.zeros.append((view, False))
+        return known or bool(self._places(view).all())
 
     def settle(self, view: NkiTensor) -> None:
         """Fill a part that is about to be read, unless it was written."""

@@ -149,6 +149,8 @@ class Builder(Findings):
         self.loop_states: list[LoopState] = []  # of the open `while` loops
         #: Where loops were opened around whose bodies something changed -> what did; None where that was told at once.
         self.unsure: dict[Stack, dict[str, Any] | None] = {}
+        #: What the loops of a dialect that repeats their bodies have noted, while they do.
+        self.notes: Any = None
         #: Calls bodies for several passes, in a trace that is thrown away.
         self.rehearsal: Any = None
         self.kept_order = KeptOrder()
@@ -298,6 +300,7 @@ class Builder(Findings):
             len(storages), self._unique(called), sizes, dtype, space,
             stack=stack, owner=self, loop=outer[-1][1].number if outer else 0, named=bool(name),
         )  # fmt: skip
+        storage.called = called
         storages.append(storage)
         self._allocated = self._count
         return storage

@@ -26,6 +26,7 @@ class Storage:
 
     Attributes:
         id: position among the kernel's storages.
+        called: the name it was to have, before that was made unique.
         shape, dtype, buffer: as created.
         address: the place the author asked for, or None.
         origin: "input", "constant" or "temporary".
@@ -42,7 +43,7 @@ class Storage:
     __slots__ = (
         "id", "name", "shape", "dtype", "buffer", "address", "origin", "data",
         "on_chip", "partitions", "row_bytes", "form_bytes", "nbytes", "stack", "owner", "loop", "named",
-        "masked",
+        "masked", "called",
     )  # fmt: skip
 
     def __init__(
@@ -62,7 +63,7 @@ class Storage:
         named: bool = False,
     ) -> None:
         self.id = id
-        self.name = name
+        self.name = self.called = name
         self.shape = shape
         self.dtype = dtype
         self.buffer = buffer
@@ -77,6 +78,21 @@ class Storage:
         self.loop = loop
         self.named = named
         self.masked = False
+
+    def again(self, id: int, name: str, called: str, owner: Any) -> Storage:
+        """Return memory alike, with another name."""
+        other = Storage.__new__(Storage)
+        other.id, other.name, other.called, other.owner = id, name, called, owner
+        other.shape, other.dtype, other.buffer = self.shape, self.dtype, self.buffer
+        other.address, other.origin, other.data = self.address, self.origin, self.data
+        other.on_chip, other.partitions, other.row_bytes = (
+            self.on_chip,
+            self.partitions,
+            self.row_bytes,
+        )
+        other.form_bytes, other.nbytes, other.stack = self.form_bytes, self.nbytes, self.stack
+        other.loop, other.named, other.masked = self.loop, self.named, self.masked
+        return other
 
     def describe(self) -> str:
         """Return name, shape, dtype and memory as errors show them."""
