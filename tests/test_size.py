@@ -42,7 +42,7 @@ BUDGETS = {
     "explain": 990,
     "ir": 9_900,
     "isa": 11_300,
-    "kernels": 1_100,
+    "kernels": 1_700,
     "language": 2_550,
     "magics": 3_000,
     "migration": 5_600,

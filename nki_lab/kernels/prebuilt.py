@@ -45,6 +45,7 @@ class Prebuilt:
         tested: sizes at which tests compare it with its reference.
         timed: sizes at which it is timed; the last is the large one.
         tolerance: relative error allowed for each dtype it takes, of the largest element of the result.
+        chips: targets it compiles for.
         multiplies: work of its products at a size, in multiplications and additions.
         falls_short: why it stays below 85 % of its roof at its large size, by dtype.
         steps: what the kernel does, in order, one sentence each.
@@ -59,6 +60,7 @@ class Prebuilt:
     tolerance: Mapping[str, float]
     steps: tuple[str, ...]
     sources: tuple[str, ...]
+    chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
     multiplies: Callable[..., int] = field(default=lambda **size: 0)
     falls_short: Mapping[str, str] = field(default_factory=dict)
 
@@ -120,7 +122,7 @@ class Prebuilt:
         signature = inspect.signature(self.kernel.func)
         lines = [f"{self.name}{signature}", "", inspect.getdoc(self.kernel.func) or "", ""]
         lines += [f"{n}. {step}" for n, step in enumerate(self.steps, 1)]
-        lines += ["", f"dtypes: {', '.join(self.dtypes)}"]
+        lines += ["", f"dtypes: {', '.join(self.dtypes)}; chips: {', '.join(self.chips)}"]
         return "\n".join([*lines, *(f"source: {source}" for source in self.sources)])
 
 

@@ -1,0 +1,141 @@
+"""Cross entropy of rows of logits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.api import nki
+from nki_lab.kernels.prebuilt import Prebuilt, require
+
+_STEP = 8192
+# The place of an element in a tile of 128 rows is computed in float32, which counts to 2 ** 24.
+_WIDEST = 2**17
+
+
+@nki.jit
+def cross_entropy(logits, targets):
+    """Return log(sum(exp(logits))) - logits[target] of each row, and the first term, which a backward pass needs.
+
+    Args:
+        logits: [rows, classes], float32 or bfloat16; classes at most 131072.
+        targets: [rows, 1], int32: the class of each row.
+
+    Returns:
+        loss: [rows, 1], float32.
+        lse: [rows, 1], float32: log(sum(exp(logits))).
+    """
+    _check(logits, targets)
+    rows, classes = logits.shape
+    loss, lse = (nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.shared_hbm) for _ in range(2))
+    for first in range(0, rows, nl.tile_size.pmax):
+        size = min(nl.tile_size.pmax, rows - first)
+        part = logits[first : first + size]
+        lowest, total = None, None
+        for start in range(0, classes, _STEP):
+            tile = nl.ndarray((size, min(_STEP, classes - start)), logits.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=tile, src=part[:, start : start + tile.shape[1]])
+            lowest, total = _added(tile, lowest, total)
+        # log(sum(exp(x))) = log(sum(exp(x - largest))) + largest
+        log = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.activation(dst=log, op=nl.log, data=total)
+        nisa.tensor_tensor(dst=log, data1=log, data2=lowest, op=nl.subtract)
+        chosen = _chosen(part, targets[first : first + size])
+        difference = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_tensor(dst=difference, data1=log, data2=chosen, op=nl.subtract)
+        nisa.dma_copy(dst=loss[first : first + size], src=difference)
+        nisa.dma_copy(dst=lse[first : first + size], src=log)
+    return loss, lse
+
+
+def _check(logits, targets):
+    require(
+        len(logits.shape) == 2 and logits.shape[1] <= _WIDEST,
+        f"cross_entropy: `logits` has shape {list(logits.shape)}; expected [rows, classes], classes at most {_WIDEST}",
+        "reshape it: logits.reshape((-1, logits.shape[-1]))",
+    )
+    require(
+        tuple(targets.shape) == (logits.shape[0], 1) and targets.dtype == nl.int32,
+        f"cross_entropy: `targets` is {list(targets.shape)} {targets.dtype}; expected {[logits.shape[0], 1]} int32",
+        "write targets.astype(np.int32).reshape((-1, 1))",
+    )
+
+
+def _added(tile, lowest, total):
+    """Return the largest logit (negative) and the sum of exp(logit - largest), with those of a tile."""
+    size, before = tile.shape[0], lowest
+    lowest = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=lowest, op=nl.maximum, data=tile, axis=1, negate=True)
+    if before is not None:
+        nisa.tensor_tensor(dst=lowest, data1=lowest, data2=before, op=nl.minimum)
+    powers = nl.ndarray(tile.shape, dtype=nl.bfloat16, buffer=nl.sbuf)  # not used: only their sum
+    added = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation_reduce(
+        dst=powers, op=nl.exp, data=tile, bias=lowest, reduce_op=nl.add, reduce_res=added
+    )
+    if before is None:
+        return lowest, added
+    fade = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=fade, op=nl.exp, data=before, scale=-1.0, bias=lowest)
+    nisa.scalar_tensor_tensor(
+        dst=added, data=total, op0=nl.multiply, operand0=fade, op1=nl.add, operand1=added
+    )
+    return lowest, added
+
+
+def _chosen(logits, targets):
+    """Return the logit of each row's class, [rows, 1] in float32, by one transfer that gathers them."""
+    size, classes = logits.shape
+    place = nl.ndarray((size, 1), dtype=nl.int32, buffer=nl.sbuf)
+    wanted = nl.ndarray((size, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.iota(dst=place, pattern=[[0, 1]], offset=0, channel_multiplier=classes)
+    nisa.dma_copy(dst=wanted, src=targets)
+    nisa.tensor_tensor(dst=place, data1=place, data2=wanted, op=nl.add)
+    found = nl.ndarray((size, 1), dtype=logits.dtype, buffer=nl.sbuf)
+    elements = logits.reshape((size * classes, 1))
+    nisa.dma_copy(
+        dst=found, src=elements.ap(pattern=[[1, size], [1, 1]], vector_offset=place, indirect_dim=0)
+    )
+    return found
+
+
+def _arguments(rng: np.random.Generator, dtype: Any, rows: int, classes: int) -> dict[str, Any]:
+    return {
+        "logits": (3 * rng.standard_normal((rows, classes))).astype(dtype),
+        "targets": rng.integers(0, classes, (rows, 1), np.int32),
+    }
+
+
+def _reference(logits: Any, targets: Any) -> tuple[np.ndarray, np.ndarray]:
+    logits = logits.astype(np.float64)
+    largest = logits.max(axis=1, keepdims=True)
+    lse = np.log(np.exp(logits - largest).sum(axis=1, keepdims=True)) + largest
+    return lse - np.take_along_axis(logits, targets, axis=1), lse
+
+
+KERNEL = Prebuilt(
+    kernel=cross_entropy,
+    arguments=_arguments,
+    reference=_reference,
+    tested=(
+        {"rows": 128, "classes": 96},
+        {"rows": 130, "classes": 8200},
+        {"rows": 1, "classes": 1},
+    ),
+    timed=({"rows": 256, "classes": 8192}, {"rows": 1024, "classes": 65536}),
+    tolerance={"float32": 1e-5, "bfloat16": 1e-5},
+    chips=("trn2", "trn3"),  # where transfers gather
+    steps=(
+        "128 rows lie in the partitions, and 8192 classes at a time in the free axis.",
+        "The Vector engine finds the largest logit so far.",
+        "The Scalar engine computes exp(logit - largest) and adds up each row in one instruction.",
+        "What was summed before is multiplied by exp(largest before - largest).",
+        "One transfer gathers the logit of each row's class: its place is row * classes + class.",
+        "The loss is log(sum) + largest - that logit.",
+    ),
+    sources=("NKI Library, cross entropy forward",),
+    falls_short={"bfloat16": "finding the largest takes as long for bfloat16 as for float32"},
+)

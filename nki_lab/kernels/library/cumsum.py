@@ -1,0 +1,75 @@
+"""Running sums of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.api import nki
+from nki_lab.kernels.prebuilt import Prebuilt
+from nki_lab.kernels.rows import check_rows
+
+# Columns of one instruction; the next begins with the last sum of the one before.
+_STEP = 2048
+
+
+@nki.jit
+def cumsum(x):
+    """Return the sums of each row up to each of its elements, summed in float32.
+
+    Args:
+        x: [rows, width], float32 or bfloat16; width at most 8192.
+    """
+    rows, width = check_rows("cumsum", x, 8192)
+    out = nl.ndarray((rows, width), dtype=x.dtype, buffer=nl.shared_hbm)
+    ones = nl.ndarray((nl.tile_size.pmax, min(width, _STEP)), dtype=nl.bfloat16, buffer=nl.sbuf)
+    nisa.memset(dst=ones, value=1.0)
+    for first in range(0, rows, nl.tile_size.pmax):
+        size = min(nl.tile_size.pmax, rows - first)
+        tile = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[first : first + size])
+        result = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
+        before = 0.0
+        for start in range(0, width, _STEP):
+            stop = min(start + _STEP, width)
+            sums = nl.ndarray((size, stop - start), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_tensor_scan(
+                dst=sums, data0=ones[:size, : stop - start], data1=tile[:, start:stop],
+                initial=before, op0=nl.multiply, op1=nl.add,
+            )  # fmt: skip
+            before = sums[:, stop - start - 1 : stop - start]
+            nisa.activation(dst=result[:, start:stop], op=nl.copy, data=sums)
+        nisa.dma_copy(dst=out[first : first + size], src=result)
+    return out
+
+
+def _arguments(rng: np.random.Generator, dtype: Any, rows: int, width: int) -> dict[str, Any]:
+    return {"x": rng.standard_normal((rows, width)).astype(dtype)}
+
+
+def _reference(x: Any) -> np.ndarray:
+    result: np.ndarray = np.cumsum(x.astype(np.float64), axis=1)
+    return result
+
+
+KERNEL = Prebuilt(
+    kernel=cumsum,
+    arguments=_arguments,
+    reference=_reference,
+    tested=({"rows": 128, "width": 96}, {"rows": 130, "width": 2500}, {"rows": 1, "width": 1}),
+    timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
+    tolerance={"float32": 1e-5, "bfloat16": 1e-2},
+    steps=(
+        "128 rows lie in the partitions, and the width in the free axis.",
+        "The Vector engine scans 2048 columns: sum = sum * 1 + x, in float32.",
+        "It begins with the last sum of the columns before.",
+        "The Scalar engine casts the sums.",
+    ),
+    sources=("NKI Library, cumsum",),
+    falls_short={
+        "bfloat16": "a scan takes as long for bfloat16 as for float32, and longer than the transfers"
+    },
+)
