@@ -282,23 +282,26 @@ def _among(span: Span, lines: frozenset[int]) -> bool:
 
 
 def _check_shared(builder: Builder, storage: Storage, texts: _Texts) -> None:
-    """Record an error for a tensor in shared HBM that a block, or a function that the kernel calls, makes."""
+    """Record an error for a tensor in shared HBM that a block makes, and a finding where a called function does."""
     places = [p for p in storage.stack if not isinstance(p, Span)]
     around = [
-        f"the block of {b.title}"
-        for p in places
-        for b in texts.of(p[0]).blocks
-        if b.first <= Span.of(p).line <= b.last
+        b for p in places for b in texts.of(p[0]).blocks if b.first <= Span.of(p).line <= b.last
     ]
-    if len(places) > 1 and places[-1][0] is builder.root:
-        around.append(f"the function `{places[0][0].co_name}`, which the kernel calls")
-    for where in around[:1]:
+    if not around and len(places) > 1 and places[-1][0] is builder.root:
+        builder.find(
+            "portability",
+            f"`{storage.name}` in nl.shared_hbm is made in the function `{places[0][0].co_name}`, which the kernel"
+            " calls: published kernels do it, but the documentation of 2.26 calls it err_shared_hbm_must_in_kernel_level",
+            "make it in the kernel itself, and give it to the function",
+            stack=storage.stack,
+        )
+    for block in around[:1]:
         builder.errors.append(
             TensorArgument(
-                f"`{storage.name}` in nl.shared_hbm is made in {where}",
+                f"`{storage.name}` in nl.shared_hbm is made in the block of {block.title}",
                 stack=storage.stack,
                 notes=[older("err_shared_hbm_must_in_kernel_level")],
-                help="make it in the kernel itself, before the block or call; nl.hbm is for what one program needs",
+                help="make it before the block, at the level of the kernel; nl.hbm is for what one program needs",
             )
         )
 

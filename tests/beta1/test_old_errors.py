@@ -42,10 +42,6 @@ def shared_in_a_branch(t, x):
         nl.ndarray((128, 4), nl.float32, buffer=nl.shared_hbm)
 
 
-def shared_in_a_function(t, x):
-    return nl.ndarray((128, 4), nl.float32, buffer=nl.shared_hbm)
-
-
 def every_other(t, x):
     for i in nl.affine_range(8):
         t[0:32] = nl.add(t[0:32], 1.0, mask=(i % 4) < 2)
@@ -68,7 +64,6 @@ MISTAKES = {
     "err_hbm_tensor_with_init_value_not_supported": lambda t, x: nl.full((3, 128), 1.0, np.float32, buffer=nl.hbm),
     "err_shared_hbm_must_in_kernel_level in a loop": shared_in_a_loop,
     "err_shared_hbm_must_in_kernel_level in a branch": shared_in_a_branch,
-    "err_shared_hbm_must_in_kernel_level in a function": shared_in_a_function,
     "err_unsupported_expression_in_mask": every_other,
     "err_unsupported_memory of load": lambda t, x: nl.load(t),
     "err_unsupported_memory of store": lambda t, x: nl.store(t, t),
@@ -85,6 +80,25 @@ def test_an_example_of_the_page_is_told_with_the_name_it_has_there(name):
         kernel_of(MISTAKES[name])(X)
     assert name.split()[0] in " ".join(caught.value.notes)
     assert caught.value.code not in ("NKI109", "NKI113")
+
+
+def test_a_shared_tensor_that_a_called_function_makes_is_told():
+    """Its page refuses it, and kernels that the makers of the compiler have published do it."""
+
+    def make(x):
+        return nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+
+    @nki.jit
+    def kernel(x):
+        out = make(x)
+        nl.store(out, nl.load(x) * 2.0)
+        return out
+
+    result = kernel.launch(X)
+    np.testing.assert_array_equal(result.value, X * 2)
+    (told,) = (f for f in result.findings if f.kind == "portability")
+    assert "made in the function `make`" in told.message
+    assert "err_shared_hbm_must_in_kernel_level" in told.message
 
 
 def test_a_tensor_of_one_program_may_be_made_in_a_loop():
