@@ -291,7 +291,8 @@ def _check_shared(builder: Builder, storage: Storage, texts: _Texts) -> None:
         builder.find(
             "portability",
             f"`{storage.name}` in nl.shared_hbm is made in the function `{places[0][0].co_name}`, which the kernel"
-            " calls: published kernels do it, but the documentation of 2.26 calls it err_shared_hbm_must_in_kernel_level",
+            " calls: published kernels do it, but the documentation of 2.26 calls it"
+            " err_shared_hbm_must_in_kernel_level",
             "make it in the kernel itself, and give it to the function",
             stack=storage.stack,
         )
