@@ -160,8 +160,11 @@ def binder_before(
         takes_any: whether it takes every keyword.
     """
     names = [word.partition("=")[0] for word in words]
+    first = next((k for k, word in enumerate(words) if "=" in word), len(words))
+    # Python takes no demanded parameter behind another one; the instruction tells what is missing.
     head = "".join(
-        f", {n}=_absent" if "=" in word else f", {n}" for n, word in zip(names, words, strict=True)
+        f", {n}" if k < first or n.startswith("*") else f", {n}=_absent"
+        for k, n in enumerate(names)
     )
     rest = ", **_others" if takes_any else ""
     given = ", ".join(f"{n!r}: {n}" for n in names if not n.startswith("*"))

@@ -82,8 +82,9 @@ VERSIONS: tuple[Version, ...] = (
             "nki.language.not_equal": "x y dtype=bool",
             "nki.language.num_programs": "axes=None",
             "nki.language.program_id": "axis",
+            # The stubs of affine_select and iota demand an offset; kernels of nki-library at its tag 2.28 leave it out.
             "nki.isa.affine_select": (
-                "dst pattern offset channel_multiplier on_true_tile on_false_value cmp_op=equal name=None"
+                "dst pattern offset=0 channel_multiplier on_true_tile on_false_value cmp_op=equal name=None"
             ),
             "nki.isa.core_barrier": "data cores engine=engine.unknown name=None",
             "nki.isa.dma_compute": "dst srcs scales reduce_op name=None",
@@ -91,7 +92,6 @@ VERSIONS: tuple[Version, ...] = (
                 "dst src dst_rmw_op=None oob_mode=oob_mode.error dge_mode=dge_mode.unknown unique_indices=True "
                 "name=None"
             ),
-            # The stub demands an offset; kernels of nki-library at its tag 2.28 leave it out.
             "nki.isa.iota": "dst pattern offset=0 channel_multiplier=0 name=None",
             "nki.isa.nc_matmul": (
                 "dst stationary moving is_stationary_onezero=False is_moving_onezero=False is_transpose=False "

@@ -414,7 +414,7 @@ def test_a_transpose_of_four_axes(target, nki, rng):
 
 @pytest.mark.parametrize("nki", ["0.1", "0.2"])
 def test_what_kernels_of_0_1_and_0_2_write_that_the_stubs_do_not_have(nki, rng):
-    """Addresses (nki/deep-dives/nki-migration-guide.rst of 2.28), iota without an offset, nki.tensor.identity."""
+    """Addresses (nki/deep-dives/nki-migration-guide.rst of 2.28); calls without an offset, nki.tensor.identity."""
 
     def placed(x):
         eye = nl.shared_constant(identity(24, nl.float32))
@@ -423,10 +423,21 @@ def test_what_kernels_of_0_1_and_0_2_write_that_the_stubs_do_not_have(nki, rng):
         count = nl.ndarray((24, 16), nl.float32, buffer=nl.sbuf)
         nisa.iota(dst=count, pattern=[[3, 16]])
         nisa.tensor_tensor(dst=count, data1=count, data2=tile, op=nl.add)
-        return out_of(into(eye)), out_of(count)
+        part = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+        nisa.affine_select(
+            dst=part,
+            pattern=[[-1, 16]],
+            channel_multiplier=2,
+            on_true_tile=tile,
+            on_false_value=0.5,
+            cmp_op=nl.greater,
+        )
+        return out_of(into(eye)), out_of(count), out_of(part)
 
     x = signed(rng, (24, 16), "float32")
-    result = check(placed, (x,), np.eye(24), x + 3.0 * np.arange(16), nki=nki)
+    row, column = np.indices(x.shape)
+    part = np.where(2 * row - column > 0, x, 0.5)
+    result = check(placed, (x,), np.eye(24), x + 3.0 * np.arange(16), part, nki=nki)
     assert "requested (0, 512), at (0, 512)" in result.ir[list(result.ir)[-1]]
     with pytest.raises(
         UnknownName,
