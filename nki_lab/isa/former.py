@@ -223,9 +223,19 @@ def _whole_float(arguments: dict[str, Any]) -> bool:
     )
 
 
-def _second_of_several(arguments: dict[str, Any]) -> bool:
-    rank = getattr(arguments.get("data"), "ndim", 0)
-    return rank > 2 and arguments.get("axis") == 1
+def _counted_from_the_last(arguments: dict[str, Any]) -> bool:
+    # The page of 0.2 counts axes from the last one on, [1, 2] are the last two; published kernels write [4] for the last.
+    rank, axes = getattr(arguments.get("data"), "ndim", 0), _axes(arguments)
+    if not axes or not all(type(axis) is int and axis > 0 for axis in axes):
+        return False
+    count = len(axes)
+    is_minor = sorted(axes) == list(range(1, count + 1)) and count < rank - 1
+    return is_minor or (axes == [4] and 1 < rank <= 4)
+
+
+def _axes(arguments: dict[str, Any]) -> list[Any]:
+    axis = arguments.get("axis")
+    return list(axis) if isinstance(axis, (list, tuple)) else [axis]
 
 
 def _fewer_axes(arguments: dict[str, Any]) -> bool:
@@ -247,7 +257,7 @@ _FORMS = {
         _Former("cast by hardware", _cast_by_hardware, "dge_mode"),
     ),
     "memset": (_Former("float in integers", _whole_float, "value"),),
-    "tensor_reduce": (_Former("reduce axis", _second_of_several, "axis"),),
+    "tensor_reduce": (_Former("reduce axis", _counted_from_the_last, "axis"),),
     "dma_transpose": (_Former("transpose rank", _fewer_axes, "dst"),),
 }
 
@@ -286,8 +296,9 @@ def _as_sendrecv(builder: Any, arguments: dict[str, Any]) -> None:
 
 def _as_tensor_reduce(builder: Any, arguments: dict[str, Any]) -> None:
     # Later versions reduce only the last axes, so nothing else can have been meant by it.
-    if _second_of_several(arguments):
-        arguments["axis"] = arguments["data"].ndim - 1
+    if _counted_from_the_last(arguments):
+        rank, count = arguments["data"].ndim, len(_axes(arguments))
+        arguments["axis"] = rank - 1 if count == 1 else tuple(range(rank - count, rank))
 
 
 def _as_dma_transpose(builder: Any, arguments: dict[str, Any]) -> None:

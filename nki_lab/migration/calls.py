@@ -607,11 +607,12 @@ def _tensor_reduce(site: Site) -> None:
     axes = {i.axis for i in site.emitted if i.definition.name == "tensor_reduce"}
     axis = next(iter(axes)) if len(axes) == 1 else None
     axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
-    if isinstance(axis, int) and site.literal("axis") == 1:
+    former = site.literal("axis")
+    if axis is not None and former is not None:
         site.set("axis", str(axis))
-        site.change(f"axis=1 was the last axis, which is {axis}")
+        site.change(f"axis={former} was counted from the last axis: it is {axis}")
     else:
-        site.decide(f"axis=1 was the last axis; {FORMS['reduce axis'].instead}")
+        site.decide(f"axes were counted from the last one; {FORMS['reduce axis'].instead}")
 
 
 @_rule("dma_transpose")

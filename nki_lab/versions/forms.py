@@ -56,8 +56,8 @@ FORMS: dict[str, Form] = {
         {"0.3": ERROR},
     ),
     "reduce axis": Form(
-        "nisa.tensor_reduce with axis=1 for the last of more than two axes",
-        "write the number of the last axis",
+        "nisa.tensor_reduce with axes counted from the last one, such as axis=1 for the last of three",
+        "write the numbers of the axes, such as the last one's",
         f"{_TO_0_3}, nisa.tensor_reduce: axis handling fix",
         {"0.3": ERROR},
     ),

@@ -444,3 +444,23 @@ def test_what_kernels_of_0_1_and_0_2_write_that_the_stubs_do_not_have(nki, rng):
         match=r"(?s)`nki\.tensor\.identity` ended with NKI 0\.2.*shared_identity_matrix",
     ):
         run(placed, x, nki="0.3")
+
+
+@pytest.mark.parametrize("nki", ["0.1", "0.2", "0.3", "0.7"])
+def test_axes_of_tensor_reduce_counted_from_the_last_one_until_0_3(nki, rng):
+    def reduced(axis, count):
+        def kernel(x):
+            total = nl.ndarray(x.shape[: x.ndim - count], x.dtype, buffer=nl.sbuf)
+            nisa.tensor_reduce(dst=total, op=nl.add, data=into(x), axis=axis)
+            return out_of(total)
+
+        return kernel
+
+    x = signed(rng, (12, 3, 4, 5), "float32")
+    for axis, count in ((1, 1), ([1], 1), ([1, 2], 2), ([4], 1)):
+        if nki in ("0.1", "0.2"):
+            expected = wide(x).sum(axis=tuple(range(4 - count, 4)))
+            check(reduced(axis, count), (x,), expected, nki=nki, close=1e-5)
+        else:
+            with pytest.raises(InstructionError, match="tensor_reduce"):
+                run(reduced(axis, count), x, nki=nki)
