@@ -45,6 +45,7 @@ from nki_lab.ir.building.rehearsal import Rehearsal, rehearse
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.program.nodes import Finding, FindingsByPlace, Kernel, OutputRef, Param
 from nki_lab.ir.program.verify import not_shared, result_error
+from nki_lab.ir.tensor.storage import Unreachable
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.former import bind_as_before, needs_of
 from nki_lab.language.former import date_methods
@@ -408,6 +409,8 @@ def _outputs(result: Any, outputs: list[NkiTensor], source: SourceKernel, builde
         return {k: _outputs(r, outputs, source, builder) for k, r in result.items()}
     if result is None or isinstance(result, (int, float, str, bool)):
         return result
+    if isinstance(result, Unreachable):
+        raise result.error
     raise KernelResult(
         f"{source.name} returns {type(result).__name__}: a kernel returns tensors in shared_hbm",
         stack=(source.returns,),

@@ -224,7 +224,7 @@ def _whole_float(arguments: dict[str, Any]) -> bool:
 
 
 def _counted_from_the_last(arguments: dict[str, Any]) -> bool:
-    # The page of 0.2 counts axes from the last one on, [1, 2] are the last two; published kernels write [4] for the last.
+    # The page of 0.2 counts axes from the last one, [1, 2] are the last two; published kernels write [4] for the last.
     rank, axes = getattr(arguments.get("data"), "ndim", 0), _axes(arguments)
     if not axes or not all(type(axis) is int and axis > 0 for axis in axes):
         return False

@@ -4,8 +4,10 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
+from nki_lab.api import isa as nisa
 from nki_lab.errors import LoopControl, NotAllowed, OutOfBounds, OutsideKernel
 from nki_lab.ir.building.builder import Builder
+from nki_lab.runtime import run
 from nki_lab.targets import get_target
 from tests.language.evaluate import evaluate, run_kernel, stored
 
@@ -123,3 +125,43 @@ def test_a_block_that_was_made_before_is_a_block():
         return stored(tile)
 
     assert np.array_equal(run_kernel(kernel, X)[0][0], X)
+
+
+BEYOND = {
+    "an operand": lambda t, p: nisa.tensor_copy(t[:, 0:4], p),
+    "of a list": lambda t, p: nisa.dma_compute(t[:, 0:4], [p, t[:, 0:4]], nl.add),
+    "a function": lambda t, p: nl.add(p, t[:, 0:4]),
+    "an operator": lambda t, p: t + p,
+    "a shape": lambda t, p: p.shape,
+    "a part": lambda t, p: p[:, 0:1],
+    "printed": lambda t, p: print(p),
+    "a result": lambda t, p: p,
+}
+
+
+@pytest.mark.parametrize("use", [None, *BEYOND])
+def test_a_pattern_that_leaves_its_tile_is_an_error_once_it_is_used(use):
+    """Published kernels make the next pattern before the condition that keeps it from being used."""
+
+    def kernel(x):
+        t = nl.ndarray(x.shape, x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=t, src=x)
+        out = nl.ndarray((6, 4), x.dtype, buffer=nl.shared_hbm)
+        s = nl.ndarray((6, 4), x.dtype, buffer=nl.sbuf)
+        for column in range(4):
+            p = t.ap(pattern=[[12, 6], [3, 4]], offset=column)
+            if column < 3:
+                nisa.tensor_copy(s, p)
+            elif use is not None and BEYOND[use](t, p) is p:
+                return p
+        nisa.dma_copy(dst=out, src=s)
+        return out
+
+    x = np.arange(72, dtype=np.float32).reshape(6, 12) * -1.5
+    if use is None:
+        np.testing.assert_array_equal(run(kernel, x).value, x[:, 2::3])
+    else:
+        with pytest.raises(
+            OutOfBounds, match=r"(?s)reaches elements 3 to 12 of each partition.*pattern="
+        ):
+            run(kernel, x)

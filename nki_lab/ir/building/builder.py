@@ -52,7 +52,7 @@ from nki_lab.ir.program.nodes import Loop
 from nki_lab.ir.tensor.arguments import address_of, element_of, memory_of, shape_of
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.register import NkiScalar, Register, VirtualRegister
-from nki_lab.ir.tensor.storage import Storage
+from nki_lab.ir.tensor.storage import Storage, Unreachable
 from nki_lab.ir.tensor.trace import active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.rewrite import Hint, Rewrite
@@ -421,6 +421,9 @@ class Builder(Findings):
             elif kind in SIMPLE:
                 key.append(value)
             else:
+                for item in value if kind is list or kind is tuple else (value,):
+                    if type(item) is Unreachable:
+                        raise item.error
                 if kind is tuple or kind is list or isinstance(value, (np.generic, np.ndarray)):
                     plain = plain_value(value)
                     changed = {**(changed or {}), len(key) - 1: plain}

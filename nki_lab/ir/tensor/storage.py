@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.dtypes import DType
+from nki_lab.errors import OutOfBounds
+from nki_lab.ir.tensor.trace import active
 from nki_lab.source import Stack
 from nki_lab.targets.spaces import MemoryRegion
 
@@ -139,3 +141,39 @@ def leaves_storage(
         where = " of each partition" if storage.on_chip else ""
         return f"reaches elements {low} to {high}{where}, which has {row}"
     return ""
+
+
+class Unreachable:
+    """An access pattern that leaves its storage: an error once anything is asked of it.
+
+    Published kernels make some before the condition that keeps them from being used.
+    """
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: OutOfBounds) -> None:
+        self.error = error
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name) if name.startswith("__") else self.error
+
+    def _fail(self, *_: Any) -> Any:
+        raise self.error
+
+    __getitem__ = __setitem__ = __repr__ = _fail
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = (
+        _fail
+    )
+
+
+def unreachable(message: str) -> Any:
+    """Return a pattern that leaves its storage, while a kernel is traced; raise its error at any other time."""
+    builder = active.builder
+    error = OutOfBounds(
+        message,
+        stack=builder.stack(3) if builder is not None else (),
+        help="lower the offset, a stride or a count: the last element is offset + the sum of stride * (count - 1)",
+    )
+    if builder is None:
+        raise error
+    return Unreachable(error)

@@ -26,7 +26,7 @@ from nki_lab.ir.tensor.arguments import (
 from nki_lab.ir.tensor.fields import Addressing, Dynamic, Fixed, TensorFields
 from nki_lab.ir.tensor.operators import TensorOperators
 from nki_lab.ir.tensor.register import NkiScalar, Register
-from nki_lab.ir.tensor.storage import Storage, leaves_storage
+from nki_lab.ir.tensor.storage import Storage, leaves_storage, unreachable
 from nki_lab.ir.tensor.trace import active
 from nki_lab.targets.spaces import SBUF, MemoryRegion
 
@@ -532,11 +532,7 @@ class NkiTensor(Fixed, TensorOperators):
                 static_shape = (1, *shape[1:])
         outside = leaves_storage(storage, static_shape, strides, start, element.itemsize)
         if outside:
-            raise OutOfBounds(
-                f"{shown} {outside}",
-                help="lower the offset, a stride or a count: the last element is"
-                " offset + the sum of stride * (count - 1)",
-            )
+            return unreachable(f"{shown} {outside}")
         return self._make(storage, shape, strides, start, element, dynamic)
 
     def vector_select(self, dim: int, vector_offset: NkiTensor) -> NkiTensor:
