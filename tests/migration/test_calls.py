@@ -126,7 +126,8 @@ CASES = [
          "{old}nisa.dma_copy(dst=out, src=r)\nreturn out\n",
          "nisa.tensor_reduce(r, nl.add, t, axis=1)\n", "nisa.tensor_reduce(r, nl.add, t, axis=2)\n", (CUBE,)),
     Case("reduce axis", "0.2", OUT.format("(40, 2)") + "t = nl.ndarray((40, 2, 3, 4), a.dtype)\n"
-         "nisa.dma_copy(dst=t, src=a.reshape((40, 2, 3, 4)))\nr = nl.ndarray((40, 2), a.dtype)\ns = nl.ndarray((40, 2, 3), a.dtype)\n"
+         "nisa.dma_copy(dst=t, src=a.reshape((40, 2, 3, 4)))\n"
+         "r = nl.ndarray((40, 2), a.dtype)\ns = nl.ndarray((40, 2, 3), a.dtype)\n"
          "{old}nisa.tensor_tensor(r, r, s[:, :, 1], nl.subtract)\nnisa.dma_copy(dst=out, src=r)\nreturn out\n",
          "nisa.tensor_reduce(r, nl.add, t, axis=[1, 2])\nnisa.tensor_reduce(s, nl.maximum, t, axis=[4])\n",
          "nisa.tensor_reduce(r, nl.add, t, axis=(2, 3))\nnisa.tensor_reduce(s, nl.maximum, t, axis=3)\n", (CUBE,)),
