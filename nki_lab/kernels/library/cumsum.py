@@ -32,7 +32,7 @@ def cumsum(x):
         tile = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[first : first + size])
         result = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
-        before = 0.0
+        before: Any = 0.0
         for start in range(0, width, _STEP):
             stop = min(start + _STEP, width)
             sums = nl.ndarray((size, stop - start), dtype=nl.float32, buffer=nl.sbuf)
