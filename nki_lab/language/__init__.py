@@ -36,7 +36,9 @@ from nki_lab.dtypes import (
     uint32,
 )
 from nki_lab.errors import UnknownName, close_matches
+from nki_lab.ir.tensor.arguments import PartitionSize as _PartitionSize
 from nki_lab.ir.tensor.grid import NkiBlockGrid, NkiGrid, NkiTileGrid
+from nki_lab.ir.tensor.trace import active as _active
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.operators import OPS
 from nki_lab.language.creation import (
@@ -173,5 +175,7 @@ def __getattr__(name: str) -> Any:
         return _UNDOCUMENTED[name]
     if name.startswith("__"):
         raise AttributeError(name)
+    if name == "par_dim" and _active.builder and _active.builder.version.number < (0, 3):
+        return _PartitionSize
     help = instead(name, _BEFORE) or close_matches(name, __all__)
     raise UnknownName(f"nki.language has no `{name}`", help=help)

@@ -237,6 +237,9 @@ def move_call(site: Site) -> cst.BaseExpression:
     if site.name == "nki.jit":
         _jit(site)
         return site.result()
+    if site.name == "nki.language.par_dim" and site.is_before((0, 3)) and len(site.arguments) == 1:
+        site.change("axis 0 is the partition axis in any case")
+        return site.updated.args[0].value
     now = deprecated_in(site.rewriter.to).get(site.name)
     if now is not None and "." not in now:
         return _plain_python(site, now)

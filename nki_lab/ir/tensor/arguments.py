@@ -91,6 +91,13 @@ def _written(dtype: Any) -> str:
     )  # an address says nothing
 
 
+class PartitionSize(int):
+    """`nl.par_dim(n)` of NKI 0.1 and 0.2: the number n, as the first size of a shape.
+
+    No page of these versions has it; kernels of nki-library at its tag 2.28 call it.
+    """
+
+
 def shape_of(shape: Any) -> tuple[int, ...]:
     """Return a shape as plain positive integers."""
     if type(shape) is tuple and shape:
@@ -106,6 +113,12 @@ def shape_of(shape: Any) -> tuple[int, ...]:
         raise _wrong_shape(shape) from None
     if not plain or min(plain) < 1:
         raise _wrong_shape(plain)
+    if any(type(n) is PartitionSize for n in sizes[1:]):
+        raise TensorArgument(
+            f"shape {plain} has nl.par_dim behind its first size: axis 0 is the partition axis",
+            help="make a list of tiles, or write the sizes before it behind the partition axis",
+            blame=Blame.of("shape", 0),
+        )
     return plain
 
 
