@@ -43,7 +43,7 @@ BUDGETS = {
     "ir": 9_900,
     "isa": 11_300,
     "kernels": 1_700,
-    "language": 2_550,
+    "language": 2_600,
     "magics": 3_000,
     "migration": 5_600,
     "profiler": 6_850,
