@@ -125,6 +125,11 @@ class _Keeping(ast.NodeTransformer):
     visit_ClassDef = visit_FunctionDef
 
 
+def with_made(scope: Scope, kernels: Scope) -> Scope:
+    """Return the names of a module, and kernels that its functions made."""
+    return {**scope, _MADE: kernels}
+
+
 def _package(path: Path, text: str) -> str:
     """Return the package that a file is part of, and let Python find it.
 

@@ -30,7 +30,7 @@ from nki_lab.errors import (
     close_matches,
 )
 from nki_lab.migration.facts import facts_of
-from nki_lab.migration.modules import Made, Module, Scope, kernel_in
+from nki_lab.migration.modules import Made, Module, Scope, kernel_in, with_made
 from nki_lab.migration.observed import Observed
 from nki_lab.migration.older import moved_from_older
 from nki_lab.migration.proof import (
@@ -323,7 +323,7 @@ def _observe_others(
     module: Module, results: Sequence[Result], observed: Observed, seed: int
 ) -> None:
     """Run kernels on the other shapes and dtypes of the proof, so that those of one call are not taken for all."""
-    scope = module.run(module.text, module.filename, _NAME, observed)
+    scope = with_made(module.run(module.text, module.filename, _NAME, observed), _nested(results))
     started = time.monotonic()
     for call in filter(None, map(Call.of, results)):
         for _, arrays in itertools.islice(call.sets(np.random.default_rng(seed)), 1, None):
@@ -331,6 +331,18 @@ def _observe_others(
                 return
             with suppress(Exception), observed.trial():
                 call.trace(scope, arrays, module.filename)
+
+
+def _nested(results: Sequence[Result]) -> Scope:
+    """Return the kernels of runs that functions made, by name."""
+    found: Scope = {}
+    for result in results:
+        call = Call.of(result)
+        if call is not None and result.retrace is not None:
+            function = result.retrace.source.function
+            if "<locals>" in function.__qualname__:
+                found[call.kernel] = function
+    return found
 
 
 def _observe_branches(
@@ -345,6 +357,7 @@ def _observe_branches(
         if line not in observed.forced and time.monotonic() - started < SECONDS:
             # Defined anew, a kernel is traced anew.
             scope = module.run(module.text, module.filename, _NAME, observed)
+            scope = with_made(scope, _nested(results))
             trace = functools.partial(call.trace, scope, call.arrays, module.filename)
             taken |= observed.forcing(line, trace)
     return taken

@@ -356,7 +356,11 @@ def test_a_kernel_that_a_function_makes_is_moved_where_it_is_made(module, rng):
         "    @nki.jit\n    def kernel(a):\n"
         f"        {OUT}\n"
         "        t = nl.load(a[nl.arange(8)[:, None], columns])\n"
+        "        u = nl.ndarray((8, 6), dtype=nl.float32, buffer=nl.sbuf)\n"
+        "        u[...] = t\n"
+        "        p = nl.matmul(t, u, transpose_x=True)\n"
         "        nl.store(out, t * factor)\n"
+        "        nl.store(out[0:6, :], p)\n"
         "        return out\n\n"
         "    return kernel\n\n\n"
         "def called(*args):\n    return nki.simulate_kernel(scaled_by(3.0), *args)\n",
@@ -371,9 +375,10 @@ def test_a_kernel_that_a_function_makes_is_moved_where_it_is_made(module, rng):
     done = CliRunner().invoke(app, [*given, "--write"])
     assert done.exit_code == 0, done.output
     assert "every bit of every result is equal" in done.output
+    assert "another dtype" in done.output
     assert "scaled_by.kernel" in done.output and "to decide" not in done.output
     text = file.read_text()
-    assert "return scaled_by(3.0)(*args)" in text and "nl.multiply(t, factor)" in text
+    assert "return scaled_by(3.0)(*args)" in text and "nl.multiply(t, factor" in text
 
 
 def test_kernel_of_another_file_is_left_with_what_to_decide(module):

@@ -238,7 +238,9 @@ def _move_cases(kept: Kept, words: list[str]) -> None:
                 outcome_of(case)  # `tests.public.beta1` tells whether it passes
         done = kept.done | names
         with surroundings(cases[0]):
-            kept.add(list(listener.rows(cases[0].tree.name, done, cases)), done)
+            for row in listener.rows(cases[0].tree.name, done, cases):
+                kept.add([row], done - names)
+        kept.add([], done)
 
 
 def _meant(name: str, words: list[str]) -> bool:
