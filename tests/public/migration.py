@@ -229,7 +229,7 @@ def _move_cases(kept: Kept, words: list[str]) -> None:
             files[case.tree.path, f"{case.folder}/{case.case.file}"].append(case)
     for (folder, file), cases in files.items():
         digest = hashlib.sha256(Path(folder, file).read_bytes()).hexdigest()
-        names = {f"{case.case} of {file} {digest}" for case in cases}
+        names = {f"{case.case} {digest}" for case in cases}
         if names <= kept.done:
             continue
         listener = Listener(folder)
