@@ -250,6 +250,12 @@ def migrated(
                     scope = module.run(text, name, script, made)
                     if caller is not None:
                         caller(scope)
+            for one in made.names:
+                if not _is_there(scope, one):
+                    raise NoKernel(
+                        f"`{one}` is made by a function that the call does not reach in the text for NKI {to.name}",
+                        help="call it as both texts do: make(...)(a, b), not nki.simulate_kernel(make(...), a, b)",
+                    )
             return scope, name
 
         try:

@@ -6,6 +6,8 @@ expression is (`observed.py`). Everything that needs more than one expression is
 
 from __future__ import annotations
 
+import itertools
+import sys
 from typing import Any
 
 import libcst as cst
@@ -132,6 +134,7 @@ class Older(Accesses):
             self.unreached.add(node)
             return False
         self.depth += 1
+        added: dict[str, list[cst.CSTNode]] = {}
         for found in m.findall(node, m.AugAssign(operator=m.AddAssign(), value=m.Call())):
             assert isinstance(found, cst.AugAssign) and isinstance(found.value, cst.Call)
             if self._is_product(found.value):
@@ -139,7 +142,10 @@ class Older(Accesses):
                 while isinstance(target, cst.Subscript):
                     target = target.value
                 if not m.findall(found.value, m.Arg(keyword=m.Name("mask"))):
-                    self.products.add(code_of(target))
+                    added.setdefault(code_of(target), []).append(found)
+        self.products |= {
+            name for name in added if not self._is_read_early(node, name, added[name])
+        }
         for found in m.findall(node, m.Return()):
             names = m.findall(found, m.Name())
             self.returned |= {n.value for n in names if isinstance(n, cst.Name)}
@@ -161,6 +167,18 @@ class Older(Accesses):
         self.decide(
             node.body[0], "no run reached a branch, so it stays as it was: make a call that does"
         )
+        return False
+
+    def _is_read_early(self, node: cst.FunctionDef, name: str, added: list[cst.CSTNode]) -> bool:
+        """Tell whether a tile may be read before the first product is added to it."""
+        assigned = m.findall(node, m.Assign(targets=[m.AssignTarget(m.Name(name))]))
+        made = sorted(self.place(one).line for one in assigned)
+        products = {self.place(one).line for one in added}
+        reads = {self.place(one).line for one in m.findall(node, m.Name(name))} - products - {*made}
+        for first, last in itertools.pairwise([*made, sys.maxsize]):
+            end = max((line for line in products if first < line < last), default=first)
+            if any(first < line < end for line in reads):
+                return True
         return False
 
     def leave_IndentedBlock(

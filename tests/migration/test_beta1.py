@@ -112,6 +112,13 @@ RULES = {
          "nl.store(out, nisa.activation(op=nl.exp, data=u, bias=n, scale=1.0))"],
         "n = nl.ndarray((m.shape[0], 1), dtype=m.dtype, buffer=nl.sbuf)", (24, 20),
     ),
+    "a sum that is read before": (
+        ["t = nl.load(a)", "s = nl.zeros((20, 20), dtype=nl.float32, buffer=nl.psum)",
+         "for i in nl.sequential_range(2):",
+         "    nl.store(out[0:20, :], nl.copy(s, dtype=a.dtype))", "    s += nl.matmul(t, t, transpose_x=True)",
+         "nl.store(out[20:24, :], t[20:24, :])"],
+        "s = nl.zeros((20, 20), dtype=nl.float32, buffer=nl.psum)", (24, 20),
+    ),
     "sums in psum": (
         ["t = nl.load(a)", "s = nl.zeros((20, 20), dtype=nl.float32, buffer=nl.psum)",
          "for i in nl.affine_range(2):", "    x = nl.matmul(t, t, transpose_x=True)", "    s += x",
@@ -366,6 +373,10 @@ def test_a_kernel_that_a_function_makes_is_moved_where_it_is_made(module, rng):
         "def called(*args):\n    return nki.simulate_kernel(scaled_by(3.0), *args)\n",
         HEAD,
     )
+    simulated = "nki.simulate_kernel(scaled_by(2.0), np.ones((8, 6), np.float32))"
+    failed = CliRunner().invoke(app, ["migrate", str(file), "--call", simulated])
+    assert failed.exit_code == 1
+    assert "`scaled_by.kernel` is made by a function that the call does not reach" in failed.output
     given = (
         "migrate",
         str(file),
