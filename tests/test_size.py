@@ -52,7 +52,7 @@ BUDGETS = {
     "session": 1_250,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 93_000,
+    "tests": 93_400,
     "timing": 5_550,
     "versions": 750,
     "views": 12_900,
