@@ -25,6 +25,12 @@ class Known:
 
 KNOWN: tuple[Known, ...] = (
     Known(
+        "sdk 2.29 tests:.*test_activation",
+        "False is not true",
+        "upstream: the test compares an activation with dtype=bfloat16 with float32 to 1e-5. It passes with"
+        " NKI_PRECISE_FP=0, with which test_range_select of the same folder, whose reference rounds, does not",
+    ),
+    Known(
         "tests:.*oob_err_negative",
         "IndexError",
         "nki_lab: the error is of a class below IndexError, and names index, partition and valid range; the test asks"

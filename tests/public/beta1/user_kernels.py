@@ -89,7 +89,7 @@ ALLOCATED = (
         "part1/kernels.py",
         "vector_add_direct_allocation_bad",
         _VECTORS,
-        raises=(NkiError, "overlaps `a_tile`"),
+        raises=(NkiError, r"overlaps `a_tile\[0\]`"),
     ),
 )
 
