@@ -197,6 +197,8 @@ def augment(t: Tile, other: Any, name: str, temporary: bool = False) -> Tile:
             f"an augmented assignment to {t.describe()}",
             help="load it, compute, and store the result",
         )
+    if type(t.base) is not NkiTensor:
+        t.target()  # an error where these are several blocks
     is_product = isinstance(other, Tile) and other.made and other.made[-1].definition is nc_matmul
     accumulates = name == "add" and t.in_psum and is_product and temporary
     if isinstance(other, Tile) and other.covers is not None and other.shape == t.shape:

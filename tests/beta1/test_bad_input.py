@@ -54,6 +54,7 @@ MISTAKES = {
     "a keyword of a loop": (lambda t: nl.static_range(2, directives=1), WrongCall, "argument 'directives'"),
     "a shape of nothing": (lambda t: nl.zeros_like("t"), WrongOperand, "call is nl.zeros_like"),
     "a tile as a dtype": (lambda t: nl.zeros_like(t, t), WrongOperand, "is no dtype of nki.language"),
+    "a sum onto several blocks": (lambda t: blocks(2, nl.par_dim(128), 64).__iadd__(t), BadIndexing, "several blocks"),
     "a size of None": (lambda t: blocks(128, None), WrongOperand, "found NoneType None"),
     "a broken size": (lambda t: blocks(128, 4.5), WrongOperand, "found float 4.5"),
     "a size from a tile": (lambda t: blocks(128, t[0, 0]), WrongOperand, "only known at run time"),
