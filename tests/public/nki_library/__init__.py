@@ -12,5 +12,6 @@ harness. To print the table of all kernels (about ten minutes), or to run some o
 
 The packages are what their harness imports (their pyproject.toml, `test`). What it imports beyond that is not
 published; `stand_ins` takes its place. `exceptions` lists the causes of what does not pass, and whose fault they
-are. `suite.COMMITS` are the commits with which they were found.
+are. `suite.COMMITS` are the commits with which they were found. Their harness skips shapes from 4,096 on, unless
+the environment has NKILIB_SIMULATION_RUN_ALL=1.
 """

@@ -18,6 +18,7 @@ ROOT_VARIABLE = "NKI_LIBRARY_ROOT"
 COMMITS = {
     "d2ad3a579498d1888aa8740af97fd325dd5f2740": "0.3",
     "ddbca35eaa3a3b5201b530c2015fdb24f7aba2c7": "0.3",  # the tag 2.29, where the kernels of MLP can be imported
+    "181b205a45d08f60d07123d674b35782f72a04bc": "0.2",  # the tag 2.28
 }
 _OURS = Path(__file__).parents[3]
 TESTS = "test/integration/nkilib"
