@@ -532,10 +532,11 @@ def part_of(tile: Indexed, view: NkiTensor, key: Any) -> NkiTensor | None:
         starts += [0] * (rank - len(starts))
     offset = view.offset
     for start, (first, end, stride) in zip(starts, places):  # noqa: B905
+        if notes is not None:
+            notes.sign(start - first)
+            notes.sign(end - 1 - start)
         if not first <= start < end:
             return None
-        if notes is not None:
-            notes.least += start - first, end - 1 - start
         offset += start * stride
     return NkiTensor._make(view.storage, shape, strides, offset, view.dtype, view.dynamic)
 
@@ -583,11 +584,11 @@ def accessed(
     notes = noted()
     for axis, (index, stride) in enumerate(zip(indices, view.strides, strict=True)):
         low, high = index.range(box)
-        if (low < 0 or high >= view.shape[axis]) and not (by is not None and by.axis == axis):
-            raise outside(view.name, axis, low, high, view.shape)
         if notes is not None:
             notes.sign(low)
             notes.sign(view.shape[axis] - 1 - high)
+        if (low < 0 or high >= view.shape[axis]) and not (by is not None and by.axis == axis):
+            raise outside(view.name, axis, low, high, view.shape)
         start = index.const
         for c, (first, _) in zip(index.coef, box, strict=True):
             start += c * first

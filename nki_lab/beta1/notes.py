@@ -18,15 +18,17 @@ class Notes:
     Attributes:
         least: numbers whose sign decides; they are not negative.
         same: what must not change from trip to trip.
+        copied: how many instructions are copies of others.
         zeros: parts of tensors with zeros of PSUM that decisions ask about, and whether they were written anew.
     """
 
-    __slots__ = ("least", "same", "zeros")
+    __slots__ = ("least", "same", "zeros", "copied")
 
     def __init__(self) -> None:
         self.least: list[int] = []
         self.same: list[Any] = []
         self.zeros: list[tuple[Any, bool]] = []
+        self.copied = 0
 
     def sign(self, number: int) -> None:
         """Note that the sign of a number decides."""

@@ -32,6 +32,8 @@ from nki_lab.source import Span, Stack
 
 #: How many trips Python runs before the search for two that are alike ends.
 _MOST_TRIED = 5
+#: Comparing two trips costs as much as Python takes for one in so many instructions of a trip.
+_GAIN = 2
 _NUMBERS = (int, float, bool)
 _NOTHING = object()
 
@@ -50,6 +52,7 @@ class _State(NamedTuple):
     least: int
     same: int
     zeros: int
+    copied: int
     allocated: int
     fixed: tuple[int, ...]
 
@@ -314,6 +317,7 @@ class _Pair:
             else:
                 now.append(self._again(new, places.get(slot), ticks, now, others))
         now += others
+        builder.notes.copied += len(self.plan)
         body, make = builder.body, NkiTensor._make
         for definition, form, stack, ident, args, views, rest in self.plan:
             if views or rest:
@@ -482,6 +486,10 @@ class Replay:
         self._tried += 1
         if left < 2 or self._tried > _MOST_TRIED or before is None or before.number + 1 != number:
             return 0
+        end = self._last.end
+        emitted = end.body - start.body
+        if (emitted - (end.copied - start.copied)) * _GAIN * (left - 1) < emitted:
+            return 0
         try:
             _require(all(map(self._stays, self._carried, carried, self._values())))
             pair = _Pair(before, self._last, self._builder, self._program)
@@ -515,7 +523,7 @@ class Replay:
         )  # fmt: skip
         return _State(
             len(builder.body), len(builder.storages), builder._count, len(program.scopes), program.clock,
-            len(notes.least), len(notes.same), len(notes.zeros), builder._allocated, fixed,
+            len(notes.least), len(notes.same), len(notes.zeros), notes.copied, builder._allocated, fixed,
         )  # fmt: skip
 
 
