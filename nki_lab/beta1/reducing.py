@@ -111,7 +111,10 @@ def all_reduce(
     """
     name = "nl.all_reduce"
     if not isinstance(x, Tile):
-        raise WrongOperand(f"{name}: `x` must be a tile, found {type(x).__name__}")
+        raise WrongOperand(
+            f"{name}: `x` must be a tile, found {type(x).__name__}",
+            help="load it into a tile first: nl.load(tensor)",
+        )
     if asynchronous:
         raise NotModelled(
             "nl.all_reduce(asynchronous=True): its page says to call nki.sync_thread before the result is read, and no"
