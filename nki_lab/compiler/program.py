@@ -30,7 +30,7 @@ from nki_lab.compiler.stored_source import StoredSource, show_lines
 from nki_lab.compiler.trace import is_container, map_arguments
 from nki_lab.errors import BadFile, KernelErrors, OverCapacity
 from nki_lab.ir.program.logical_core import Watched
-from nki_lab.ir.program.nodes import Finding, Kernel, Loop
+from nki_lab.ir.program.nodes import Finding, Kernel, Loop, told_once
 from nki_lab.ir.program.unwritten import left_to_a_run
 from nki_lab.ir.program.verify import verify
 from nki_lab.ir.tensor.view import NkiTensor
@@ -114,7 +114,7 @@ class CompiledKernel:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know, from tracing and all passes."""
-        return self.kernel.findings
+        return told_once(self.kernel.findings)
 
     @cached_property
     def watched(self) -> tuple[Watched, ...]:
@@ -130,7 +130,7 @@ class CompiledKernel:
         """What the author should know where the program is not run: also what has not been checked."""
         unwritten = (f for program in (self.kernel, *self.others) for f in left_to_a_run(program))
         races = (finding for tensor in self.watched for finding in tensor.findings())
-        return tuple(dict.fromkeys((*self.findings, *unwritten, *races)))
+        return told_once((*self.findings, *unwritten, *races))
 
     @property
     def needs_a_run(self) -> bool:

@@ -15,7 +15,7 @@ from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.errors import ToolchainError, UnknownOption, close_matches
 from nki_lab.ir.program.execution import Execution
-from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.nodes import Finding, Kernel, told_once
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.profiler.analyses.advice import Advices
 from nki_lab.profiler.analyses.critical_path import CriticalPath
@@ -95,7 +95,7 @@ class Result:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know."""
-        return (*self.compiled.findings, *self.run.findings)
+        return told_once((*self.compiled.findings, *self.run.findings))
 
     @property
     def outputs(self) -> tuple[np.ndarray, ...]:

@@ -12,7 +12,7 @@ from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
 from nki_lab.ir.program.execution import Execution
-from nki_lab.ir.program.nodes import Finding, Kernel
+from nki_lab.ir.program.nodes import Finding, Kernel, told_once
 from nki_lab.ir.text.literals import view_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
@@ -149,7 +149,7 @@ class RunSteps:
     @property
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know, from the compiler and from the values of the run."""
-        return (*self._compiled.findings, *self._stepper.noticed)
+        return told_once((*self._compiled.findings, *self._stepper.noticed))
 
     def show(self, *views: str) -> Any:
         """Return the steps as an object that a notebook shows, also those of a run that fails.

@@ -219,3 +219,24 @@ def test_rows_that_one_scatter_writes_again_are_counted(repeats):
     assert f"dma_copy: {repeats} of 16 rows of `out` [20, 6] float32" in finding.message
     assert Span.of(finding.stack[0]).line == line_of(__file__, "# the scatter")
     np.testing.assert_array_equal(result.value[15], X[15])  # the later one
+
+
+# -- each once --------------------------------------------------------------------------------------------------------
+
+
+def repeated(x, column):
+    return nl.subtract(x, column)
+
+
+def test_what_a_helper_does_in_several_calls_is_told_once_for_its_place():
+    def kernel(x):
+        t = nl.load(x)
+        first = repeated(t, t[:, 0:1])
+        return result_of(repeated(first, t[:, 1:2]))
+
+    for options in ({}, {"lnc": 2}, {"debug": True}):
+        found = [
+            f for f in run(jit(kernel), X, **options).findings if "repeats elements" in f.message
+        ]
+        assert [Span.of(f.stack[0]).function for f in found] == ["repeated"], options
+    assert len(found) == 1

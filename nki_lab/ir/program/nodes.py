@@ -318,6 +318,14 @@ def _walk(body: tuple[Instruction | Loop, ...]) -> Iterator[Instruction]:
             yield node  # type: ignore[misc]
 
 
+def told_once(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Return findings without those that say the same of the same place, such as a helper that is called twice."""
+    first: dict[Hashable, Finding] = {}
+    for finding in findings:
+        first.setdefault((finding.kind, finding.message, finding.stack[:1]), finding)
+    return tuple(first.values())
+
+
 class FindingsByPlace:
     """Findings of which, about one thing at one place, the first is kept, and how many there were."""
 
