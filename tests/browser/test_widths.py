@@ -92,6 +92,26 @@ PROBLEMS = """(panel) => {
 }"""
 
 
+#: Returns the words that stand on two lines each.
+BROKEN = """(panel) => {
+  const broken = [];
+  const walker = document.createTreeWalker(panel, NodeFilter.SHOW_TEXT);
+  while (walker.nextNode()) {
+    const { currentNode: node } = walker;
+    const element = node.parentElement;
+    if (!element.checkVisibility({ visibilityProperty: true }) || element.closest('code, option, svg')) continue;
+    for (const word of node.data.matchAll(/[A-Za-z]{2,}/g)) {
+      const range = document.createRange();
+      range.setStart(node, word.index);
+      range.setEnd(node, word.index + word[0].length);
+      const boxes = [...range.getClientRects()].filter((box) => box.width > 0.5);
+      if (new Set(boxes.map((box) => Math.round(box.top))).size > 1) broken.push(`broken: ${word[0]}`);
+    }
+  }
+  return [...new Set(broken)];
+}"""
+
+
 def problems(page: Page, view: Locator, name: str) -> list[str]:
     """Return what is wrong with a view as it is shown now."""
     panel = tab(view, name)
@@ -114,7 +134,10 @@ def test_every_view_is_complete_at_every_width(kernel: str, chromium: str, tmp_p
             page.set_viewport_size({"width": width + 32, "height": 1000})
             assert view.bounding_box()["width"] == width
             for name in view_names():
-                wrong += [f"{width} pixels, {problem}" for problem in problems(page, view, name)]
+                found = problems(page, view, name)
+                if width >= 1000:
+                    found += tab(view, name).evaluate(BROKEN)
+                wrong += [f"{width} pixels, {name}, {problem}" for problem in found]
         assert console.errors == []
     assert not wrong, "\n".join(wrong)
 
