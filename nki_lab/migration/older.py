@@ -67,7 +67,8 @@ def moved_from_older(
     wrapper = MetadataWrapper(cst.parse_module(text), unsafe_skip_copy=True)
     rewriter = Older(wrapper.module, observed, accepted)
     code = wrapper.visit(rewriter).code
-    code, undecided = with_grids(code, rewriter.alias("nki.language"), grids)
+    kept = {one.name.value for one in rewriter.unreached if isinstance(one, cst.FunctionDef)}
+    code, undecided = with_grids(code, rewriter.alias("nki.language"), grids, kept)
     rewriter.undecided += [Note(0, text) for text in undecided]
     changes, left = (
         list(dict.fromkeys(sorted(notes, key=lambda note: note.line)))

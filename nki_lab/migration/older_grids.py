@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 import libcst as cst
@@ -10,29 +11,34 @@ import libcst.matchers as m
 from nki_lab.migration.names import code_of, dotted_name
 
 
-def with_grids(text: str, nl: str, grids: dict[str, tuple[int, ...]]) -> tuple[str, list[str]]:
+def with_grids(
+    text: str, nl: str, grids: dict[str, tuple[int, ...]], kept: Collection[str] = ()
+) -> tuple[str, list[str]]:
     """Return a text whose kernels loop over their grid, and what is left to decide.
 
     Args:
         text: with calls of program_id.
         nl: how it calls nki.language.
         grids: on which kernels were launched, by name.
+        kept: functions that stay as they were.
     """
     module = cst.parse_module(text)
-    loops = _Loops(nl, grids)
+    loops = _Loops(nl, grids, kept)
     return module.visit(loops).code, loops.undecided
 
 
 class _Loops(cst.CSTTransformer):
-    def __init__(self, nl: str, grids: dict[str, tuple[int, ...]]) -> None:
+    def __init__(self, nl: str, grids: dict[str, tuple[int, ...]], kept: Collection[str]) -> None:
         super().__init__()
-        self.nl, self.grids = nl, grids
+        self.nl, self.grids, self.kept = nl, grids, kept
         self.undecided: list[str] = []
 
     def leave_FunctionDef(
         self, original: cst.FunctionDef, updated: cst.FunctionDef
     ) -> cst.FunctionDef:  # type: ignore[override]
         name = original.name.value
+        if name in self.kept:
+            return updated
         body = list(updated.body.body)
         if name in self.grids:  # asking for their number needs no loop
             body = [s.visit(_Numbers(self.nl)) if self._asks_number(s) else s for s in body]  # type: ignore[misc]

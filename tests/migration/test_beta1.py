@@ -548,13 +548,14 @@ def test_a_branch_that_no_run_reached_is_moved_by_a_trace_that_takes_it(module, 
 
 def test_what_no_run_reached_stays_as_it_was(module, rng):
     body = f"(a):\n    {OUT}\n    nl.store(out, nl.load(a) + 1.0)\n    return out\n"
-    file = module(f"@nki.jit\ndef first{body}\n\n@nki.jit\ndef other{body}", HEAD)
+    asking = body.replace("nl.load(a)", "nl.load(a[nl.program_id(0)])")
+    file = module(f"@nki.jit\ndef first{body}\n\n@nki.jit\ndef other{asking}", HEAD)
     moved = nki_lab.migrate(f"{file}::first", rng.standard_normal((24, 20)).astype(np.float32))
     assert [note.text for note in moved.undecided] == [
         "no run reached `other`, so it stays as it was: call it, too"
     ]
     first, other = moved.text.split("def other")
-    assert "nl.add(nl.load(a), 1.0" in first and "nl.load(a) + 1.0" in other
+    assert "nl.add(nl.load(a), 1.0" in first and "nl.load(a[nl.program_id(0)]) + 1.0" in other
     assert moved.is_equal
 
 
