@@ -399,6 +399,7 @@ def _in_two_parts(plain: Any, meaning: Any, rules: Any, table: Any) -> dict[str,
         srcs, dsts, replica_group, metadata_tensor, recv_counts_known=False, has_rdispls=False, priority=None, name=None
     ):  # fmt: skip
         builder = current()
+        builder.check_named(f"nki.collectives.{first.name}")
         if builder.prepared is not None:
             raise InstructionError(
                 f"{first.name} while {builder.prepared.definition.name}{_at(builder.prepared)} waits for its trigger",

@@ -17,7 +17,6 @@ from nki_lab.dtypes import int64
 from nki_lab.errors import LoopControl
 from nki_lab.ir.building.builder import Builder, current
 from nki_lab.ir.building.device_loops import check_body, find_loop, position_of
-from nki_lab.ir.building.findings import not_yet
 from nki_lab.ir.building.loop_state import LoopState, state_of_block, state_of_body
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.register import REGISTER_VALUES, NkiScalar, Register, VirtualRegister
@@ -54,9 +53,7 @@ def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[Virtu
     lower, upper = (0, start) if stop is None else (start, stop)
     _check_bounds("dynamic_range", lower, upper, step)
     builder = current()
-    since = added_in("nki.language.dynamic_range")
-    if builder.version.number < since.number:
-        raise not_yet("nki.language.dynamic_range", since, builder.version, builder.stack())
+    builder.check_named("nki.language.dynamic_range")
     frame = sys._getframe(1)
     loop = find_loop(frame.f_code, position_of(frame.f_code, frame.f_lasti), ast.For)
     if loop is not None:

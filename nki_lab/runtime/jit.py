@@ -581,7 +581,7 @@ def _kernel_of(choices: dict[str, Any], dialect: Dialect | None, fn: Any) -> Ker
         get_target(platform_target)
         if dialect is NKI:  # as a part of what its version may refuse
             asked = choices.get("configuration") or Configuration()
-            choices |= {"configuration": replace(asked, platform_target=platform_target)}
+            choices = choices | {"configuration": replace(asked, platform_target=platform_target)}
     kernel = KernelFunction(fn)._with(decorated_in=dialect, **choices)
     kernel.source = kernel._with_choices(kernel.source)
     check_dialect(dialect, kernel.source)

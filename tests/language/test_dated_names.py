@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
+from nki_lab.api import collectives as ncc
 from nki_lab.api import isa as nisa
 from nki_lab.errors import UnknownName
 from nki_lab.runtime import run
@@ -67,6 +68,9 @@ OTHERS = [
     ("nki.language.copy", "0.2", lambda t, _: vars(nl)["copy"](t)),
     ("nki.language.exp", "0.2", lambda t, _: nl.exp(t)),
     ("nki.language.float8_e8m0fnu", "0.4", lambda t, _: nl.ndarray((8, 4), vars(nl)["float8_e8m0fnu"])),
+    ("nki.language.dynamic_range", "0.1", lambda t, _: [*getattr(nl, "dynamic_range")(2)]),  # noqa: B009
+    ("nki.isa.get_nc_sub_version", "0.4", lambda t, _: vars(nisa)["get_nc_sub_version"]()),
+    ("nki.collectives.all_to_all_v_prepare", "0.6", lambda t, _: vars(ncc)["all_to_all_v_prepare"](t, t, [], t)),
     ("nki.language.softmax", "0.2", lambda t, _: vars(nl)["softmax"](t, axis=1)),
 ]  # fmt: skip
 

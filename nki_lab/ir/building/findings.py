@@ -123,6 +123,11 @@ class Findings:
             if name is not None:
                 raise not_yet(name, named_since(name), self.version, self.stack(3))
 
+    def check_named(self, name: str) -> None:
+        """Refuse an official name that the kernel's version does not have."""
+        if named_since(name).number > self.version.number:
+            raise not_yet(name, named_since(name), self.version, self.stack(3))
+
     def check_number(self, definition: Definition, position: int, value: Any) -> None:
         """Record numbers, also in lists, that scalars of the chip cannot hold: they have 32 bits."""
         for item in value if type(value) is tuple else (value,):
