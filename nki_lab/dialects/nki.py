@@ -9,24 +9,20 @@ from nki_lab.dialects.dialect import Dialect, Grid
 from nki_lab.dialects.nki_subset import SUBSET
 from nki_lab.errors import KernelArgument
 
+#: Keyword arguments of `nki.jit` that kernels give and that change nothing here. (nki/migration/index.rst says so of
+#: `mode`; the others are about what the compiler prints.)
+_IGNORED = ("mode", "debug_kernel", "show_compiler_tb")
+
 
 def _choices(keywords: dict[str, Any]) -> dict[str, Any]:
-    """Take the keyword arguments of `nki.jit`; `mode=` is accepted and ignored (nki/migration/index.rst)."""
-    taken = {
-        "allow",
-        "debug",
-        "mode",
-        "nki",
-        "platform_target",
-        "debug_kernel",
-        "show_compiler_tb",
-        "configuration",
-    }
-    ignored = set(keywords) - taken
-    if ignored:
+    """Take the keyword arguments of `nki.jit`; those that change nothing are told when the kernel runs."""
+    taken = {"allow", "debug", "nki", "platform_target", "configuration", *_IGNORED}
+    unknown = set(keywords) - taken
+    if unknown:
         # Of the line that calls `jit`, which calls what calls this.
-        warnings.warn(f"nki.jit ignores {', '.join(sorted(ignored))}", stacklevel=4)
+        warnings.warn(f"nki.jit ignores {', '.join(sorted(unknown))}", stacklevel=4)
     choices = {"debug": bool(keywords.get("debug", False)), "allow": keywords.get("allow")}
+    choices["ignored"] = tuple(name for name in _IGNORED if name in keywords)
     return choices | {
         n: keywords[n] for n in ("nki", "platform_target", "configuration") if n in keywords
     }

@@ -105,11 +105,13 @@ class Configuration:
     Attributes:
         compile, specialization: the configurations that NKI has since 0.7.
         platform_target: the chip, which NKI 0.1 and 0.2 took.
+        ignored: names of other keyword arguments, which change nothing here.
     """
 
     compile: CompileConfig | None = None
     specialization: SpecializationConfig | None = None
     platform_target: str = ""
+    ignored: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, compile_config: Any, specialization_config: Any) -> Configuration:
@@ -160,6 +162,10 @@ class Configuration:
                 "measure on the device what it does",
                 stack=place,
             )
+
+        for keyword in self.ignored:
+            said = f"kernel `{name}`: nki.jit({keyword}=...) changes nothing here"
+            builder.find("advice", said, f"leave {keyword} out", stack=place)
 
     def check_nested(self, name: str, builder: Any, place: Stack) -> None:
         """Compare this configuration with that of the kernel that is traced and calls `name`.

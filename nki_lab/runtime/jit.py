@@ -86,7 +86,8 @@ class KernelFunction(KernelObject):
         platform_target: chip that its decorator chose, as NKI 0.1 and 0.2 had it; or "".
         allow: codes of errors that are findings of this kernel, besides those of NKI_LAB_ALLOW.
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
-        configuration: what its decorator gives as compile_config and specialization_config, if anything.
+        ignored: keyword arguments of its decorator that change nothing.
+        configuration: what its decorator asks for besides its version, if anything.
     """
 
     #: The latest calls that a kernel object keeps, so that a loop of calls compiles each once.
@@ -99,6 +100,7 @@ class KernelFunction(KernelObject):
     platform_target = ""
     allow: tuple[str, ...] = ()
     schedule: Edges = ()
+    ignored: tuple[str, ...] = ()
     configuration: Configuration | None = None
 
     #: The dialect whose decorator made it; None where a plain function was run.
@@ -579,9 +581,13 @@ def _kernel_of(choices: dict[str, Any], dialect: Dialect | None, fn: Any) -> Ker
         )
     if platform_target := choices.get("platform_target", ""):
         get_target(platform_target)
-        if dialect is NKI:  # as a part of what its version may refuse
-            asked = choices.get("configuration") or Configuration()
-            choices = choices | {"configuration": replace(asked, platform_target=platform_target)}
+    ignored = choices.get("ignored", ())
+    if dialect is NKI and (
+        platform_target or ignored
+    ):  # a part of what is told, or refused, when it is launched
+        asked = choices.get("configuration") or Configuration()
+        asked = replace(asked, platform_target=platform_target, ignored=ignored)
+        choices = {**choices, "configuration": asked}
     kernel = KernelFunction(fn)._with(decorated_in=dialect, **choices)
     kernel.source = kernel._with_choices(kernel.source)
     check_dialect(dialect, kernel.source)

@@ -94,6 +94,21 @@ CHOSEN = [
 ]
 
 
+def test_a_keyword_that_changes_nothing_is_told_once():
+    @nki.jit(mode="auto", show_compiler_tb=True)
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=x)
+        return out
+
+    told = [(f.kind, f.message) for f in nki_lab.run(kernel, X, strict=True).findings]
+    said = "kernel `kernel`: nki.jit({}=...) changes nothing here"
+    assert told == [("advice", said.format(name)) for name in ("mode", "show_compiler_tb")]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel(X)
+
+
 @pytest.mark.parametrize(("configuration", "options"), CHOSEN)
 def test_an_option_that_changes_nothing_is_told_once(configuration, options):
     kernel = pair({}, {"compile_config": configuration})
