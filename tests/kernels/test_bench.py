@@ -38,7 +38,8 @@ def test_mfu_is_of_the_products_alone():
 
 def test_large_sizes_reach_their_roof_or_say_why_not():
     kernel = kernels.get("softmax")
-    assert measure(kernel, kernel.timed[-1], "bfloat16", target="trn2").attained >= 0.85
+    large = {"rows": 2048, "width": 8192}
+    assert measure(kernel, large, "bfloat16", target="trn2").attained >= 0.85
     kernel = kernels.get("layernorm")
     row = measure(kernel, {"rows": 512, "width": 6144}, "bfloat16", target="trn2")
     assert row.attained < 0.85
