@@ -9,7 +9,9 @@ that is not Python, an option of a magic) a `Span` itself is the place.
 from __future__ import annotations
 
 import ast
+import dis
 import io
+import itertools
 import linecache
 import os
 import re
@@ -20,7 +22,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType, FrameType, TracebackType
 from typing import NamedTuple, Union
-from weakref import ref
+from weakref import WeakKeyDictionary, ref
 
 Place = Union[tuple[CodeType, int], "Span"]
 Stack = tuple[Place, ...]
@@ -34,6 +36,8 @@ _LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "pl
 _LIBRARIES = tuple(f"{package}numpy{os.sep}" for package in _PACKAGES)
 # (is hidden, code object, is internal) by identity of the code object, which would hash all it holds at every look-up.
 # A cell that is gone takes its code objects with it.
+# Where the instructions of a code begin (see `_starts`).
+_starts_of: WeakKeyDictionary[CodeType, list[int]] = WeakKeyDictionary()
 _seen: dict[int, tuple[bool, ref[CodeType], bool]] = {}
 # Those that are hidden: most of the frames that are walked through for each instruction.
 _hidden: set[int] = set()
@@ -333,13 +337,28 @@ def characters(text: str, byte_column: int) -> int:
     return len(text.encode()[:byte_column].decode(errors="ignore"))
 
 
+def _starts(code: CodeType) -> list[int]:
+    """Return, per two bytes of a code, where the instruction begins that they belong to.
+
+    Once Python has run a call a few times it counts it at the cache behind its instruction, so a place would have two
+    numbers.
+    """
+    starts = _starts_of.get(code)
+    if starts is None:
+        starts = [0] * (len(code.co_code) // 2)
+        for instruction in dis.get_instructions(code):
+            starts[instruction.offset // 2] = instruction.offset
+        starts = _starts_of[code] = list(itertools.accumulate(starts, max))
+    return starts
+
+
 def stack_of_frame(frame: FrameType | None, root: CodeType | None = None) -> Stack:
     """Return the author's places from `frame` outwards to `root`, innermost first."""
     places = []
     while frame is not None:
         code = frame.f_code
         if not is_hidden(code):
-            places.append((code, frame.f_lasti))
+            places.append((code, _starts(code)[frame.f_lasti // 2]))
         if code is root:
             break
         frame = frame.f_back
@@ -369,7 +388,7 @@ def stack_of_traceback(tb: TracebackType | None, root: CodeType | None = None) -
         code = tb.tb_frame.f_code
         seen_root = seen_root or code is root
         if seen_root and not is_hidden(code):
-            places.append((code, tb.tb_lasti))
+            places.append((code, _starts(code)[tb.tb_lasti // 2]))
         tb = tb.tb_next
     return tuple(reversed(places))
 

@@ -197,3 +197,21 @@ def test_only_nki_lab_itself_is_internal():
     assert is_internal(Span.of.__func__.__code__)
     assert is_internal(compile("", "<nki_lab binder of add>", "exec"))
     assert not is_internal(mark.__code__)
+
+
+class _Places:
+    """Collects the places from which it is indexed."""
+
+    def __init__(self):
+        self.met = []
+
+    def __getitem__(self, key):
+        self.met.append(stack_of_frame(sys._getframe(1))[0])
+        return key
+
+
+def test_a_call_that_python_has_run_often_is_still_one_place():
+    places = _Places()
+    for n in range(100):
+        _ = places[n]
+    assert len(set(places.met)) == 1

@@ -28,7 +28,6 @@ from nki_lab.ir.tensor.fields import Dynamic
 from nki_lab.ir.tensor.layout import contiguous_strides
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.source import Span, Stack
 
 #: How many trips Python runs before the search for two that are alike ends.
 _MOST_TRIED = 5
@@ -189,7 +188,7 @@ class _Pair:
         _require(
             (u.shape, u.dtype, u.buffer, u.address, u.named, u.loop, u.masked)
             == (v.shape, v.dtype, v.buffer, v.address, v.named, v.loop, v.masked)
-            and _is_place(u.stack, v.stack) and v.on_chip and v.origin == u.origin == "temporary" and v.data is None
+            and u.stack == v.stack and v.on_chip and v.origin == u.origin == "temporary" and v.data is None
         )  # fmt: skip
         owner = None
         if isinstance(v.owner, Instruction):
@@ -259,7 +258,7 @@ class _Pair:
     def _emitted(self, i: Any, j: Any) -> tuple[Any, ...]:
         """Return an instruction of the trips, and the views among its arguments that differ from trip to trip."""
         _require(
-            type(i) is type(j) is Instruction and i.form is j.form and _is_place(i.stack, j.stack)
+            type(i) is type(j) is Instruction and i.form is j.form and i.stack == j.stack
             and not i.after and not j.after and not j.form.broken and not j.form.registers_set
         )  # fmt: skip
         views: list[Any] = []
@@ -422,11 +421,6 @@ def _is_same(x: Any, y: Any) -> bool:
 
 def _times(moves: Any, trips: int) -> Any:
     return tuple([m * trips for m in moves]) if type(moves) is tuple else moves * trips
-
-
-def _is_place(a: Stack, b: Stack) -> bool:
-    """Tell whether both are one place; Python may count its instructions anew once it has run them a few times."""
-    return a is b or (len(a) == len(b) and all(Span.of(x) == Span.of(y) for x, y in zip(a, b)))  # noqa: B905
 
 
 def _holds_view(value: Any) -> bool:
