@@ -47,7 +47,7 @@ BUDGETS = {
     "magics": 3_000,
     "migration": 5_600,
     "profiler": 6_850,
-    "runtime": 4_500,
+    "runtime": 4_550,
     "server": 450,
     "session": 1_250,
     "simulator": 4_050,
