@@ -97,6 +97,11 @@ CAUSES: tuple[Cause, ...] = (
         "upstream: the package of the kernel is not published",
     ),
     Cause(
+        "experimental/transformer/test_attention_block_tkg",
+        "Incorrect shape for qkv weight scale",
+        "upstream: gives scales of a shape that the kernel refuses by its own check",
+    ),
+    Cause(
         "core/attention/test_attention_cte",
         "range_select: `bound0` must be one value per partition",
         "upstream: gives bounds of 128 partitions to a last tile with fewer, and the stub demands as many",
