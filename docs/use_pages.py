@@ -133,7 +133,8 @@ def version_page() -> str:
     parts = [
         "A kernel is written for one version of NKI: a comment `# nki: 0.6` above it or at the head of its cell or"
         ' file, `nki.jit(nki="0.6")`, `--nki 0.6`, `nki_lab.run(..., nki="0.6")` or `NKI_LAB_NKI` names it; else it is'
-        f" {NEWEST.name}. Calls are bound by the signatures of the version, and names that it does not have yet are"
+        f" {NEWEST.name}. What a kernel says of itself comes first; its comment and its decorator must agree."
+        " Calls are bound by the signatures of the version, and names that it does not have yet are"
         " errors. Before 0.7 a parser reads the text of a kernel: what it refuses of Python is a finding"
         " ([the language](../language.md)). In 0.7 all of Python may be used.\n",
         table(heads, rows),
