@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from nki_lab.choices import Choices, allowable
 from nki_lab.errors import NkiError, StrictFinding, error_classes, joined
 from nki_lab.ir.program.nodes import Finding
-from nki_lab.versions import ERROR, refused
+from nki_lab.versions import ERROR, Form, refused
 
 
 def refusals(findings: Iterable[Finding], choices: Choices) -> list[NkiError]:
@@ -25,11 +25,17 @@ def refusals(findings: Iterable[Finding], choices: Choices) -> list[NkiError]:
             stack=f.stack,
             help=f.help,
             blame=f.blame,
-            needs=refused(form, f.message.removesuffix(f" {form.fate(ERROR)}")),
+            needs=refused(form, _words(f.message, form)),
         )
         for f in findings
         if (form := refusing.get(f.code))
     ]
+
+
+def _words(message: str, form: Form) -> str:
+    """Return what a finding says of a form, or the words of the form where the finding says more."""
+    fate = f" {form.fate(ERROR)}"
+    return message.removesuffix(fate) if message.endswith(fate) else form.what
 
 
 def refuse_findings(findings: Iterable[Finding]) -> None:

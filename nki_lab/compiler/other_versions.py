@@ -88,6 +88,8 @@ def _say_which(uses: list[_Use], version: Version, left: list[NkiError], whole: 
     if left:
         where = f" ({left[0].span})" if left[0].span is not None else ""
         advice = f"takes this; the kernel ends there with: {left[0].message}{where}"
+    if any(error.needs for error in left):
+        return  # the version has it, and its error says that nki_lab does not
     for use in uses:
         if use.error.help.startswith("write `# nki"):
             use.error.help = f"write `# nki: {name}` above the kernel, or do without it"

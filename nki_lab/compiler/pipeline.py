@@ -69,8 +69,30 @@ def compile_kernel(
     """
     check_skipped(options.skip_passes)
     check_allowed(options.allow)
+
+    def traced_for(
+        chosen: Choices, watch: Watch | None = None, builder_of: Callable[..., Builder] = Builder
+    ) -> list[Kernel]:
+        return [
+            trace(source, args, kwargs, target, chosen, (core, cores), watch, builder_of)
+            for core in range(cores)
+        ]
+
     with collector_paused():
-        traced = _traced(source, args, kwargs, target, options, cores, watch, builder_of)
+        try:
+            traced = traced_for(options, watch, builder_of)
+        except NkiError as error:
+            if options.nki == BETA1:
+                raise
+            told = with_versions(
+                error,
+                source.name,
+                options.version,
+                lambda version: traced_for(options.replace(nki=version)),
+            )
+            if told is error:
+                raise
+            raise told.with_traceback(error.__traceback__) from None
         programs = reuse.find(traced, options)
         if programs is None:
             stages, kernels = _passed(traced, options)
@@ -80,37 +102,6 @@ def compile_kernel(
         refuse_findings(programs.kernels[0].findings)
     reuse.note(programs, options)
     return CompiledKernel.of(programs, source)
-
-
-def _traced(
-    source: SourceKernel,
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    target: Target,
-    options: Choices,
-    cores: int,
-    watch: Watch | None,
-    builder_of: Callable[..., Builder],
-) -> list[Kernel]:
-    """Return the traced program of each core; an error says which other version of NKI takes the kernel."""
-    try:
-        return [
-            trace(source, args, kwargs, target, options, (core, cores), watch, builder_of)
-            for core in range(cores)
-        ]
-    except NkiError as error:
-        if options.nki == BETA1:
-            raise
-
-        def trace_for(version: str) -> None:
-            chosen = options.replace(nki=version)
-            for core in range(cores):
-                trace(source, args, kwargs, target, chosen, (core, cores))
-
-        told = with_versions(error, source.name, options.version, trace_for)
-        if told is error:
-            raise
-        raise told.with_traceback(error.__traceback__) from None
 
 
 def compile_again(traced: Sequence[Kernel], options: Choices) -> list[Kernel]:

@@ -12,11 +12,10 @@ from typing import Any, NamedTuple
 
 from nki_lab.compiler.silence import silence
 from nki_lab.compiler.trace import trace
-from nki_lab.errors import NkiError
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.runtime import Result
-from nki_lab.source import Blame, Span, Stack
+from nki_lab.source import Span, Stack
 from nki_lab.targets.spaces import PRIVATE_HBM
 
 
@@ -59,17 +58,10 @@ class _Noting(Builder):
         super().__init__(*args, **kwargs)
         self.noted: list[tuple[str, Stack]] = []
 
-    def meet_form(
-        self,
-        key: str,
-        what: str,
-        help: str = "",
-        blame: Blame | None = None,
-        error: type[NkiError] = NkiError,
-    ) -> str:
+    def meet_form(self, key: str, what: str, *args: Any, **kwargs: Any) -> str:
         """Note the form and do what a builder does with it."""
         self.noted.append((key, self.stack()))
-        return super().meet_form(key, what, help, blame, error)
+        return super().meet_form(key, what, *args, **kwargs)
 
 
 def facts_of(results: Iterable[Result], filename: str) -> Facts:

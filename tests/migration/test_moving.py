@@ -16,7 +16,6 @@ from nki_lab.errors import (
     MixedDialects,
     NkiError,
     NoKernel,
-    NotModelled,
     UnknownOption,
 )
 from nki_lab.migration.facts import Facts
@@ -245,7 +244,7 @@ def test_two_dialects_are_not_mixed_and_the_older_one_is_named(module, a):
     with aliases():
         exec("import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl", scope)
     without = Module(path.read_text(), str(path), None, scope)
-    with pytest.raises(NotModelled, match=r"`copied` is a kernel of the older dialect"):
+    with pytest.raises(MixedDialects, match=r"`copied` is written in the older dialect"):
         moving.migrated(without, lambda names: names["copied"](a))
 
 
