@@ -53,7 +53,8 @@ def result_dtype(name: str, x: Any, y: Any, dtype: Any) -> DType:
     a = x.dtype if isinstance(x, Tile) else number_dtype(x)
     b = y.dtype if isinstance(y, Tile) else number_dtype(y)
     both = promoted(a, b)
-    if both.is_float and not (a.is_float or b.is_float):
+    of_bits = name in _OF_TRUTH or name.endswith("_shift")
+    if both.is_float and not (a.is_float or b.is_float or of_bits):
         current().find(
             "hazard",
             f"nl.{name}: {a} and {b} are promoted to {both}, which rounds integers beyond 2**24",
