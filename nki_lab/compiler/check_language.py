@@ -119,13 +119,13 @@ def check_text(source: SourceKernel, version: Version) -> None:
 
 
 def check_called(
-    source: SourceKernel, builder: Builder, bound: Mapping[str, Any], failed: bool = False
+    source: SourceKernel, builder: Builder, bound: Mapping[str, Any], ended: NkiError | None = None
 ) -> list[NkiError]:
     """Return the errors of the functions that the traced kernel called, and record the findings of all.
 
     Errors in functions that the text only names, or that are in the arguments `bound`, are findings: they may never
-    be called. Where the trace `failed`, names that modules of NKI do not have are errors also behind the place where
-    it did; in a kernel that was traced to its end, what it asks for in a branch not taken is its own affair.
+    be called. Where an error `ended` the trace, names that modules of NKI do not have are errors also behind that
+    place; in a kernel that was traced to its end, what it asks for in a branch not taken is its own affair.
     """
     errors: list[NkiError] = []
     dated: list[_Dated] = []
@@ -139,7 +139,7 @@ def check_called(
             errors += _errors(function)
         if function.called:
             dated += _dated_names(function)
-        if failed and function.called:
+        if ended is not None and function.called:
             errors += _unknown_members(function)
         for row, subject, nodes in _grouped(function):
             if row.level == ERROR and function.called:
@@ -148,7 +148,7 @@ def check_called(
         for kind, node in _classes_of(function):
             callers = (function.text.place(node), *function.callers)
             classes.setdefault(kind, (function.text.filename, callers))
-    errors += _newer(dated, builder.version)
+    errors += _newer([d for d in dated if _is_at(d, ended)], builder.version)
     for part in _in(bound):
         classes.setdefault(type(part), (source.filename, (source.place,)))
     for kind, (near, callers) in classes.items():
@@ -403,6 +403,14 @@ def _by_identity() -> dict[int, str]:
 def newer_names(version: Version) -> Mapping[int, str]:
     """Return the official names of what a version does not have yet, by the identity of what they stand for."""
     return {key: n for key, n in _by_identity().items() if named_since(n).number > version.number}
+
+
+def _is_at(dated: _Dated, error: NkiError | None) -> bool:
+    """Tell whether a name stands in the line where a missing name ended the trace; others may never be asked for."""
+    if not isinstance(error, UnknownName) or error.span is None:
+        return False
+    place = Span.of(dated.stack[0])
+    return (place.filename, place.line) == (error.span.filename, error.span.line)
 
 
 def _newer(dated: list[_Dated], version: Version) -> Iterator[UnknownName]:

@@ -54,7 +54,7 @@ def with_versions(
             _say_which(uses, taking[0], fresh, whole=not left)
             return error
         uses += found
-    return _none_takes(error, name, uses, own)
+    return _none_takes(error, name, uses, own, at)
 
 
 def _uses(errors: Iterable[NkiError]) -> list[_Use]:
@@ -102,15 +102,15 @@ def _say_which(uses: list[_Use], version: Version, left: list[NkiError], whole: 
             use.error.notes += (f"NKI {name} {advice}",)
 
 
-def _none_takes(error: NkiError, name: str, uses: list[_Use], own: int) -> NkiError:
+def _none_takes(error: NkiError, name: str, uses: list[_Use], own: int, at: int) -> NkiError:
     """Return the error of a kernel with forms that no version has together.
 
-    Where the version of the kernel refuses only what ended before it, these errors stay, with the newer forms; else
-    the error is that versions are mixed.
+    Where the version of the kernel, which is `at` in VERSIONS, refuses only what ended before it, these errors stay,
+    with the newer forms; else the error is that versions are mixed.
     """
     newer = max(uses, key=lambda use: _range(use.needs)[0])
     former = min(uses, key=lambda use: _range(use.needs)[1])
-    if isinstance(error, MixedVersions) or not any(use.needs.since for use in uses[:own]):
+    if isinstance(error, MixedVersions) or _range(newer.needs)[0] <= at:
         for use in uses[:own]:
             if _range(use.needs)[1] < _range(newer.needs)[0]:
                 where = f" ({newer.error.span})" if newer.error.span is not None else ""

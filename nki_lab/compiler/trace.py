@@ -23,6 +23,7 @@ from nki_lab.choices import Choices
 from nki_lab.compiler.changed_globals import as_defined
 from nki_lab.compiler.check_arguments import find_arguments
 from nki_lab.compiler.check_language import check_called, errors_of, meet, newer_names
+from nki_lab.compiler.dated_modules import dated_modules
 from nki_lab.compiler.findings import refusals
 from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.mistakes import what_was_meant
@@ -142,13 +143,14 @@ def _traced(
     positional, keywords = _call_form(source, values)
     explained: NkiError | None = None
     traced = phase("tracing", lambda: len(builder.body), unit="instructions")
-    with traced, builder.active(), _marked_output(program):
+    dated = dated_modules(builder.version)
+    with traced, builder.active(), _marked_output(program), dated:
         try:
             result = source.dialect.run(source.function, positional, keywords, builder)
         except (Exception, SystemExit) as error:
             told = what_was_meant(error, source.code)
             meet(builder, source, error.__traceback__)
-            called = check_called(source, builder, bound, failed=True)
+            called = check_called(source, builder, bound, told)
             refused = refusals(builder.findings.values(), options)
             explained = joined(
                 _told([*_without(told, called), *text_errors, *builder.errors, *refused])
@@ -196,7 +198,7 @@ def _rehearse(
 
     def run(again: Builder) -> None:
         values = {name: _symbolic(again, name, value) for name, value in bound.items()}
-        with again.active(), redirect_stdout(io.StringIO()):
+        with again.active(), redirect_stdout(io.StringIO()), dated_modules(again.version):
             source.dialect.run(source.function, *_call_form(source, values), again)
 
     rehearse(builder, builder_of, run)
