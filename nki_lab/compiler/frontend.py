@@ -20,7 +20,7 @@ from types import CodeType
 from typing import Any
 
 from nki_lab.compiler.function_text import FunctionText
-from nki_lab.compiler.version_comments import version_said
+from nki_lab.compiler.version_comments import comment_of, version_said
 from nki_lab.dialects import NKI, Dialect, dialects_of, owners_of
 from nki_lab.dialects.dialect import codes_of
 from nki_lab.errors import NkiError, UnknownName, close_matches
@@ -76,6 +76,25 @@ class SourceKernel:
     def name(self) -> str:
         """Name of the function."""
         return self.function.__name__
+
+    @property
+    def version_comment(self) -> tuple[Span | None, bool]:
+        """Where a comment names its version, and whether it is its own, not that of its file."""
+        return comment_of(self.filename, self.first_line, len(lines_of(self.text)))
+
+    @property
+    def version_in_decorator(self) -> Span | None:
+        """Where its decorator names its version."""
+        text = self.function_text
+        calls = getattr(text and text.node, "decorator_list", ())
+        words = [word for call in calls for word in getattr(call, "keywords", ())]
+        return next((text.place(w.value) for w in words if text and w.arg == "nki"), None)
+
+    @property
+    def version_place(self) -> Span | None:
+        """Where its text names its version; None where it does not."""
+        comment = self.version_comment[0] if self.nki else None
+        return self.version_in_decorator or comment
 
     @property
     def code(self) -> CodeType:

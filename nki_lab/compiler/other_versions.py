@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.silence import silence
 from nki_lab.errors import KernelErrors, MixedVersions, Needs, NkiError
 from nki_lab.source import Span
@@ -23,13 +24,16 @@ class _Use(NamedTuple):
 
 
 def with_versions(
-    error: NkiError, name: str, version: Version, trace_for: Callable[[str], object]
+    error: NkiError,
+    source: SourceKernel,
+    version: Version,
+    trace_for: Callable[[str], object],
 ) -> NkiError:
     """Return the error of a kernel with what it says of versions that take the kernel.
 
     Args:
         error: how tracing the kernel ended.
-        name: of the kernel.
+        source: the kernel.
         version: that the kernel is written for.
         trace_for: traces the kernel for a version, by its name.
     """
@@ -51,10 +55,12 @@ def with_versions(
         if not found:
             # What a version takes, and nki_lab has no model of, is an error there as well.
             fresh = [e for e in left if e.needs or _key(e) not in map(_key, errors)]
-            _say_which(uses, taking[0], fresh, whole=not left)
+            place = source.version_place
+            how = f"write {taking[0].name} at {place}" if place else ""
+            _say_which(uses, taking[0], fresh, not left, how)
             return error
         uses += found
-    return _none_takes(error, name, uses, own, at)
+    return _none_takes(error, source.name, uses, own, at)
 
 
 def _uses(errors: Iterable[NkiError]) -> list[_Use]:
@@ -77,14 +83,17 @@ def _key(error: NkiError) -> tuple[str, Span | None]:
     return error.message, error.span
 
 
-def _say_which(uses: list[_Use], version: Version, left: list[NkiError], whole: bool) -> None:
+def _say_which(
+    uses: list[_Use], version: Version, left: list[NkiError], whole: bool, how: str
+) -> None:
     """Say in each error which version takes the whole kernel, or all but what it makes the errors `left` of.
 
-    What is wrong in both versions makes the kernel not `whole`, and is told beside.
+    What is wrong in both versions makes the kernel not `whole`, and is told beside. `how` says how the version is
+    changed where the text of the kernel names one.
     """
     name = version.name
     takes = "takes the whole kernel" if whole else "takes this"
-    advice = f"{takes}: write `# nki: {name}` above the kernel, or --nki {name}"
+    advice = f"{takes}: {how or f'write `# nki: {name}` above the kernel, or --nki {name}'}"
     if left:
         where = f" ({left[0].span})" if left[0].span is not None else ""
         advice = f"takes this; the kernel ends there with: {left[0].message}{where}"
@@ -92,7 +101,7 @@ def _say_which(uses: list[_Use], version: Version, left: list[NkiError], whole: 
         return  # the version has it, and its error says that nki_lab does not
     for use in uses:
         if use.error.help.startswith("write `# nki"):
-            use.error.help = f"write `# nki: {name}` above the kernel, or do without it"
+            use.error.help = f"{how or f'write `# nki: {name}` above the kernel'}, or do without it"
             if not left:
                 continue
         *notes, last = use.error.notes or ("",)
@@ -100,6 +109,10 @@ def _say_which(uses: list[_Use], version: Version, left: list[NkiError], whole: 
             use.error.notes = (*notes, f"{last}; it {advice}")
         else:
             use.error.notes += (f"NKI {name} {advice}",)
+
+
+def _where(use: _Use) -> str:
+    return f" ({use.error.span})" if use.error.span is not None else ""
 
 
 def _none_takes(error: NkiError, name: str, uses: list[_Use], own: int, at: int) -> NkiError:
@@ -112,11 +125,13 @@ def _none_takes(error: NkiError, name: str, uses: list[_Use], own: int, at: int)
     former = min(uses, key=lambda use: _range(use.needs)[1])
     if isinstance(error, MixedVersions) or _range(newer.needs)[0] <= at:
         for use in uses[:own]:
-            if _range(use.needs)[1] < _range(newer.needs)[0]:
-                where = f" ({newer.error.span})" if newer.error.span is not None else ""
-                use.error.notes += (
-                    f"no version has it beside {newer.needs.what}{where}, which is new in NKI {newer.needs.since}",
-                )
+            it = "it"
+            if (
+                _range(use.needs)[1] >= _range(newer.needs)[0]
+            ):  # others of the kernel exclude each other
+                it = f"{former.needs.what}{_where(former)}, which ended with NKI {former.needs.until},"
+            new = f"{newer.needs.what}{_where(newer)}, which is new in NKI {newer.needs.since}"
+            use.error.notes += (f"no version has {it} beside {new}",)
         return error
     notes = []
     if former.error.span is not None:

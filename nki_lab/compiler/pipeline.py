@@ -86,7 +86,7 @@ def compile_kernel(
                 raise
             told = with_versions(
                 error,
-                source.name,
+                source,
                 options.version,
                 lambda version: traced_for(options.replace(nki=version)),
             )

@@ -56,11 +56,12 @@ def version_said(filename: str, first: int, length: int) -> str:
     return _only(written, own) or _only(written, head)
 
 
-def comment_of(filename: str, first: int, length: int) -> Span | None:
-    """Return where a comment above or in a function names its version; None where only the head of its file does."""
+def comment_of(filename: str, first: int, length: int) -> tuple[Span | None, bool]:
+    """Return where a comment names the version of a function, and whether it stands above or in the function itself."""
     lines = linecache.getlines(filename)
     written = _by_line(filename, lines)
-    return next((written[n].place for n in _own(lines, first, length) if n in written), None)
+    own = next((written[n].place for n in _own(lines, first, length) if n in written), None)
+    return own or next((comment.place for comment in written.values()), None), own is not None
 
 
 def _own(lines: Sequence[str], first: int, length: int) -> range:

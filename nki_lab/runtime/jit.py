@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import copy
 import functools
 import inspect
@@ -28,7 +27,6 @@ from nki_lab.compiler.pipeline import compile_kernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.reuse import Programs
-from nki_lab.compiler.version_comments import comment_of
 from nki_lab.dialects import NKI, Dialect
 from nki_lab.errors import (
     KernelArgument,
@@ -53,7 +51,7 @@ from nki_lab.runtime.result import Result
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.runtime.unchanged import snapshot
 from nki_lab.simulator import EagerRun
-from nki_lab.source import headline, lines_of
+from nki_lab.source import headline
 from nki_lab.targets import get_target
 from nki_lab.targets.spec import Target
 from nki_lab.versions import Version
@@ -331,7 +329,9 @@ class KernelFunction(KernelObject):
             raise MixedDialects(
                 f"`{self.__name__}` is written in {dialect.title}, and {asked} is asked for",
                 stack=(self.source.place,),
-                help="leave out --dialect or --nki, or unset NKI_LAB_NKI: the kernel's imports tell its dialect",
+                help=f"leave out the version at {self.source.version_place}: the kernel's imports tell its dialect"
+                if nki and self.source.version_place is not None
+                else "leave out --dialect or --nki, or unset NKI_LAB_NKI: the kernel's imports tell its dialect",
             )
         return BETA1 if dialect.option == BETA1 else nki or None
 
@@ -602,18 +602,14 @@ def _check_said(kernel: KernelFunction) -> None:
     anew.
     """
     source = kernel.source
-    text = source.function_text
-    if text is None or not kernel.nki or source.nki in ("", kernel.nki):
+    if not kernel.nki or source.nki in ("", kernel.nki):
         return
-    comment = comment_of(source.filename, source.first_line, len(lines_of(source.text)))
-    calls = [
-        node for node in getattr(text.node, "decorator_list", ()) if isinstance(node, ast.Call)
-    ]
-    said = [word.value for call in calls for word in call.keywords if word.arg == "nki"]
-    if comment is not None and said:
+    comment, is_own = source.version_comment
+    decorator = source.version_in_decorator
+    if is_own and decorator is not None:
         raise MixedVersions(
             f"the decorator of `{source.name}` says NKI {kernel.nki}, and a comment says NKI {source.nki}",
-            stack=(text.place(said[0]),),
+            stack=(decorator,),
             notes=(f"the comment stands at {comment}",),
             help="leave one of the two out",
         )

@@ -118,3 +118,44 @@ def test_operators_are_older_than_functions_of_their_name(version):
     values = run(kernel, x, nki=version, target="trn2").value
     for name, formula in FORMULAS.items():
         np.testing.assert_allclose(values[TABLED.index(name)], formula(x), rtol=1e-2, atol=1e-3)
+
+
+def through_tiles(x, out):
+    nisa.dma_copy(dst=nl.tiles(out, tile_shape=(8, 4))[0, 0].data, src=x)
+
+
+def by_hasattr(x, out):
+    through_tiles(x, out) if hasattr(nl, "tiles") else nisa.dma_copy(dst=out, src=x)
+
+
+def by_default(x, out):
+    found = getattr(nl, "tiles", None)
+    through_tiles(x, out) if found else nisa.dma_copy(dst=out, src=x)
+
+
+def by_try(x, out):
+    try:
+        nl.tiles  # noqa: B018
+    except AttributeError:
+        nisa.dma_copy(dst=out, src=x)
+    else:
+        through_tiles(x, out)
+
+
+def by_branch(x, out, newer=False):
+    if newer:
+        through_tiles(x, out)
+        nl.tiles(out, tile_shape=(8, 4))
+    nisa.dma_copy(dst=out, src=x)
+
+
+@pytest.mark.parametrize("moved", [by_hasattr, by_default, by_try, by_branch])
+def test_a_kernel_for_several_versions_may_ask_what_its_version_has(moved):
+    def kernel(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        moved(x, out)
+        return out
+
+    for version in ("0.6", "0.7"):
+        np.testing.assert_array_equal(run(kernel, X, nki=version).value, X)
+    assert hasattr(nl, "tiles") and type(nl).__name__ == "module"

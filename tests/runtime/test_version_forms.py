@@ -326,3 +326,18 @@ def test_every_door_gives_the_same_answer(monkeypatch):
                 door()
             told.add((nki, str(caught.value)))
     assert len(told) == 2
+
+
+def test_where_the_kernel_says_its_version_the_place_to_change_is_told():
+    text = written(COPY + STRING)
+    for said in ("# nki: 0.6\n" + text, text.replace("@jit()", "@jit(nki='0.6')")):
+        with pytest.raises(NkiError, match=r"write 0\.2 at <forms .*>, line [12]\b") as caught:
+            defined(said)(X)
+        assert "--nki" not in str(caught.value)
+
+
+def test_forms_that_exclude_each_other_are_told_with_an_error_that_excludes_neither():
+    with pytest.raises(
+        NkiError, match=r"no version has a result in nl\.hbm .* beside `nl\.fori_loop`"
+    ):
+        run(defined(written(STATE, **HBM)), X)
