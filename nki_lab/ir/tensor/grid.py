@@ -8,7 +8,9 @@ from `element_shape`, too, rests on the package neurotile of nki-library, the so
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import chain, pairwise
 from typing import Any, NamedTuple, NoReturn
 
@@ -268,8 +270,9 @@ class NkiGrid:
                 help="address the tensor itself, with tensor.ap(pattern, scalar_offset=i); index_step_elements says how"
                 " many elements one coordinate is",
             )
-        if hasattr(value, "__index__") and not isinstance(value, bool):
-            return int(value.__index__())
+        if not isinstance(value, bool):
+            with suppress(TypeError):  # arrays have __index__, too, of which most refuse
+                return operator.index(value)
         raise ViewError(
             f"{value!r} on axis {position} of {self!r}: a grid is indexed by integers and slices",
             help="write grid[i, j], or grid[i, :] for a row",
