@@ -34,7 +34,7 @@ CHOICES: list[Choice] = []
 
 
 class Standard(str):
-    """The value of a choice while nobody has chosen: a dialect may have another one for its kernels."""
+    """The value of a choice that nobody has made for this kernel: its dialect may have another one."""
 
 
 @dataclass(eq=False)

@@ -52,9 +52,11 @@ class Choices:
             text = os.environ.get(choice.env) if choice.env else None
             stands = _process.get(choice.name)
             if stands is not None and (not choice.env or text == choice.text(stands[0])):
-                values[choice.name] = stands[0]
+                values[choice.name] = _for_all(choice, stands[0])
+            elif text:
+                values[choice.name] = _for_all(choice, choice.take(text, choice.env))
             else:
-                values[choice.name] = choice.take(text, choice.env) if text else choice.default
+                values[choice.name] = choice.default
         return current
 
     def replace(self, **given: Any) -> Choices:
@@ -114,6 +116,14 @@ class Choices:
         standard = vars(Choices())
         given = [f"{n}={v!r}" for n, v in vars(self).items() if v != standard.get(n)]
         return f"Choices({', '.join(given)})"
+
+
+def _for_all(choice: Choice, value: Any) -> Any:
+    """Return a value that is chosen for all kernels, not for one call.
+
+    A version holds for those that say none themselves. Kernels of the older dialect say it by what they import.
+    """
+    return Standard(value) if choice is NKI and value != BETA1 else value
 
 
 def _with_values(values: dict[str, Any]) -> Choices:
@@ -190,7 +200,10 @@ class use(ContextDecorator):
 
     def __enter__(self) -> Choices:
         self._withdraw()
-        self._tokens.append(_inside.set({**_inside.get(), **self._values}))
+        chosen = {
+            c.name: _for_all(c, self._values[c.name]) for c in acting() if c.name in self._values
+        }
+        self._tokens.append(_inside.set({**_inside.get(), **chosen}))
         return Choices.current()
 
     def __exit__(

@@ -48,8 +48,8 @@ def static_range(start: int, stop: int | None = None, step: int = 1) -> range:
 def dynamic_range(start: Any, stop: Any = None, step: int = 1) -> Iterator[VirtualRegister]:
     """Yield, once, the induction register of a loop that the device runs.
 
-    The body is traced once. Bounds are integers or registers. Deprecated in NKI 0.6 in favour of `fori_loop`, refused since
-    NKI 0.7.
+    The body is traced once. Bounds are integers or registers. Deprecated in NKI 0.6 in favour of `fori_loop`, refused
+    since NKI 0.7.
     """
     lower, upper = (0, start) if stop is None else (start, stop)
     _check_bounds("dynamic_range", lower, upper, step)

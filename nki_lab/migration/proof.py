@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 
 from nki_lab.beta1.operators import divided_by_products
-from nki_lab.choices import Choices, allowable, inside
+from nki_lab.choices import Choices, Standard, allowable, inside
 from nki_lab.compiler.trace import TensorSpec, map_arguments
 from nki_lab.migration.modules import Scope, kernel_in
 from nki_lab.migration.rewriter import DIVISION
@@ -230,7 +230,7 @@ def prove(
     """
     with as_before(since, is_older):
         old, old_name = define(False)
-    with inside(nki=None if is_older else to.name, allow=()):
+    with inside(nki=Standard(to.name), allow=()):
         new, new_name = define(True)
     started = time.monotonic()
     for call in calls:
@@ -248,7 +248,7 @@ def prove(
             if not kinds <= _kinds(before):
                 continue  # nor for those on which it leaves out a part, as the products of too few rows
             kinds = kinds or _kinds(before)
-            with inside(nki=None if is_older else to.name, allow=()):
+            with inside(nki=Standard(to.name), allow=()):
                 again = replace(call, grid=()) if is_older else call
                 after = again.run(new, arrays, new_name)
             row = Compared(call.kernel, name, compared(before, after), before, after)

@@ -331,7 +331,7 @@ class KernelFunction(KernelObject):
                 stack=(self.source.place,),
                 help=f"leave out the version at {self.source.version_place}: the kernel's imports tell its dialect"
                 if nki and self.source.version_place is not None
-                else "leave out --dialect or --nki, or unset NKI_LAB_NKI: the kernel's imports tell its dialect",
+                else "leave out --dialect or --nki: the kernel's imports tell its dialect",
             )
         return BETA1 if dialect.option == BETA1 else nki or None
 
