@@ -401,8 +401,13 @@ def _by_identity() -> dict[int, str]:
 
 
 def newer_names(version: Version) -> Mapping[int, str]:
-    """Return the official names of what a version does not have yet, by the identity of what they stand for."""
-    return {key: n for key, n in _by_identity().items() if named_since(n).number > version.number}
+    """Return the official names of what a version refuses by its name, by the identity of what they stand for."""
+    refused = frozenset() if version.plain_python else version.traced_only
+    return {
+        key: n
+        for key, n in _by_identity().items()
+        if named_since(n).number > version.number or n in refused
+    }
 
 
 def _is_at(dated: _Dated, error: NkiError | None) -> bool:

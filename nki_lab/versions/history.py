@@ -311,6 +311,8 @@ VERSIONS: tuple[Version, ...] = (
                 "its page, which that of all_gather_v_prepare names; parameters are those of all_to_all_v_trigger"
             ),
         },
+        # nki/api/generated/nki.isa.scalar_load.html and nki.isa.scalar_store.html
+        traced_only=frozenset(("nki.isa.scalar_load", "nki.isa.scalar_store")),
         plain_python=True,
     ),
 )

@@ -24,6 +24,7 @@ class Version:
         removes: official name -> its signature in the version before, and what to write instead.
         deprecates: official name -> what is the same, and is to be written instead from this version on.
         unseen: official name -> what no page that was seen says of it; it is refused, or assumed in its docstring.
+        traced_only: official names that a parser of kernels refuses, where the version has one besides the tracer.
         plain_python: kernels are specialised by running them as Python; before, a parser read their text.
     """
 
@@ -35,6 +36,7 @@ class Version:
     removes: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     deprecates: Mapping[str, str] = field(default_factory=dict)
     unseen: Mapping[str, str] = field(default_factory=dict)
+    traced_only: frozenset[str] = frozenset()
     plain_python: bool = False
 
     def __repr__(self) -> str:

@@ -215,6 +215,10 @@ def test_the_custom_front_end_keeps_the_rules_before_0_7(monkeypatch):
     kernel = defined(text=LOOP)
     monkeypatch.setenv("NKI_COMPILER_FRONTEND", "custom")
     assert [f.kind for f in run(kernel, X, nki="0.7").findings] == ["deprecation"]
+    word = "w = nl.ndarray((1, 1), nl.int32)\n    nisa.memset(w, 1)\n    s = nisa.scalar_load(w)\n    for i in "
+    scalar = defined(text=LOOP.replace("for i in ", word))
+    with pytest.raises(UnknownName, match=r"`nki\.isa\.scalar_load` is taken by NKI's tracer only"):
+        run(scalar, X)
     monkeypatch.setenv("NKI_COMPILER_FRONTEND", "parsre")
     with pytest.raises(UnknownOption, match=r"(?s)NKI_COMPILER_FRONTEND=parsre.*custom"):
         run(kernel, X)

@@ -120,6 +120,12 @@ class Findings:
         """Refuse an instruction, an operator or a dtype that the kernel's version does not have."""
         for value in values:
             name = self.newer.get(id(value))
+            if name in self.version.traced_only:
+                raise UnknownName(
+                    f"`{name}` is taken by NKI's tracer only, and NKI_COMPILER_FRONTEND asks for the parser",
+                    stack=self.stack(3),
+                    help="unset NKI_COMPILER_FRONTEND, or use registers: nisa.register_load, nisa.register_store",
+                )
             if name is not None:
                 raise not_yet(name, named_since(name), self.version, self.stack(3))
 
