@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from threading import Lock
 from types import ModuleType
 from typing import Any
 
@@ -43,6 +44,9 @@ class _Dated(ModuleType):
 
 
 _IMPORT = dis.opmap["IMPORT_FROM"]
+_lock = Lock()
+_users: list[Version] = []
+_modules: list[tuple[ModuleType, type[ModuleType]]] = []
 _OFFICIAL = {home: name for name, home in NKI.modules.items()}
 
 
@@ -64,13 +68,18 @@ def dated_modules(version: Version) -> Iterator[None]:
     if version is NEWEST:
         yield
         return
-    _newer_names.cache_clear()  # a module may have been imported since
-    modules = [*NKI.namespaces()]
-    before = [type(module) for module in modules]
-    for module in modules:
-        module.__class__ = _Dated
+    with _lock:  # other threads may trace as well: the last to end gives the modules back
+        if not _users:
+            _newer_names.cache_clear()  # a module may have been imported since
+            _modules[:] = [(module, type(module)) for module in NKI.namespaces()]
+            for module, _ in _modules:
+                module.__class__ = _Dated
+        _users.append(version)
     try:
         yield
     finally:
-        for module, kind in zip(modules, before, strict=True):
-            module.__class__ = kind
+        with _lock:
+            _users.pop()
+            if not _users:
+                for module, kind in _modules:
+                    module.__class__ = kind

@@ -2,6 +2,8 @@
 
 import importlib
 import operator
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -159,3 +161,29 @@ def test_a_kernel_for_several_versions_may_ask_what_its_version_has(moved):
     for version in ("0.6", "0.7"):
         np.testing.assert_array_equal(run(kernel, X, nki=version).value, X)
     assert hasattr(nl, "tiles") and type(nl).__name__ == "module"
+
+
+def test_a_thread_that_ends_first_leaves_the_names_of_another_alone():
+    first_inside, second_inside = threading.Event(), threading.Event()
+
+    def traced(begin, before_asking):
+        def kernel(x):
+            out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+            begin.set()
+            before_asking()
+            by_hasattr(x, out)
+            return out
+
+        return lambda: run(kernel, X, nki="0.6").value
+
+    ended = threading.Event()
+    first = traced(first_inside, lambda: second_inside.wait(20))
+    second = traced(second_inside, lambda: ended.wait(20))
+    with ThreadPoolExecutor(2) as pool:
+        earlier = pool.submit(first)
+        assert first_inside.wait(20)
+        later = pool.submit(second)
+        np.testing.assert_array_equal(earlier.result(20), X)
+        ended.set()
+        np.testing.assert_array_equal(later.result(20), X)
+    assert type(nl).__name__ == "module"

@@ -411,6 +411,7 @@ def test_a_transpose_of_four_axes(target, nki, rng):
     check(turned, (x,), x.transpose(3, 1, 2, 0), target=target, nki=nki)
 
 
+@shows(PAGE, "addresses, calls without an offset and nki.tensor.identity in 0.1 and 0.2")
 @pytest.mark.parametrize("nki", ["0.1", "0.2"])
 def test_what_kernels_of_0_1_and_0_2_write_that_the_stubs_do_not_have(nki, rng):
     """Addresses (nki/deep-dives/nki-migration-guide.rst of 2.28); calls without an offset, nki.tensor.identity."""
@@ -445,6 +446,7 @@ def test_what_kernels_of_0_1_and_0_2_write_that_the_stubs_do_not_have(nki, rng):
         run(placed, x, nki="0.3")
 
 
+@shows(PAGE, "axes of tensor_reduce are counted from the last one until 0.3")
 @pytest.mark.parametrize("nki", ["0.1", "0.2", "0.3", "0.7"])
 def test_axes_of_tensor_reduce_counted_from_the_last_one_until_0_3(nki, rng):
     def reduced(axis, count):

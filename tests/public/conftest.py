@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nki_lab.choices import inside
+from nki_lab.choices import use
 from nki_lab.errors import RawEnum
 
 #: The version of NKI of each suite; 0.6 is that of the clone of aws-neuron-sdk.
@@ -14,5 +14,5 @@ VERSIONS = {"test_samples": "0.1"}
 @pytest.fixture(autouse=True)
 def _older_kernels(request: pytest.FixtureRequest) -> Iterator[None]:
     version = VERSIONS.get(request.module.__name__.rpartition(".")[2], "0.6")
-    with inside(nki=version, allow=RawEnum.code):
+    with use(nki=version, allow=RawEnum.code):
         yield
