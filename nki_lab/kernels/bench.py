@@ -13,6 +13,7 @@ from nki_lab.kernels.prebuilt import Prebuilt, Size
 from nki_lab.percent import percent
 from nki_lab.profiler.analyses.report import sbuf_peak_bytes
 from nki_lab.progress import phase
+from nki_lab.runtime import run
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ def size_text(size: Size) -> str:
 def measure(kernel: Prebuilt, size: Size, dtype: str, **choices: Any) -> Row:
     """Run a kernel on random arguments of a size, and return its row."""
     arguments = kernel.example(size, dtype)
-    result = kernel.run(size, dtype, **choices)
+    result = run(kernel.kernel, **arguments, **choices)
     work = kernel.work(size, arguments, result.value)
     profile, roofline = result.profile, result.roofline()
     peak = result.compiled.target.tensor_peak_flops_per_ns

@@ -1,7 +1,8 @@
-"""What kernels share that work on tiles of 128 rows."""
+"""What kernels share: they load tiles, most of them 128 rows at a time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import nki_lab.language as nl
@@ -29,6 +30,21 @@ def check_rows(kernel: str, x: Any, widest: int, **per_width: Any) -> tuple[int,
             f"give one value for each of the {width} columns",
         )
     return rows, width
+
+
+def loaded(view: Any) -> Any:
+    """Return a tile in SBUF with what a view of HBM holds."""
+    tile = nl.ndarray(tuple(view.shape), dtype=view.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=view)
+    return tile
+
+
+def tiles_of_rows(x: Any) -> Iterator[tuple[slice, int, Any]]:
+    """Yield, for up to 128 rows of `x` at a time, which they are, how many, and a tile in SBUF that holds them."""
+    rows, pmax = x.shape[0], nl.tile_size.pmax
+    for first in range(0, rows, pmax):
+        part = slice(first, min(first + pmax, rows))
+        yield part, part.stop - first, loaded(x[part])
 
 
 def per_column(values: Any) -> Any:

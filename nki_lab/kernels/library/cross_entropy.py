@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.rows import loaded
 
 _STEP = 8192
 # The place of an element in a tile of 128 rows is computed in float32, which counts to 2 ** 24.
@@ -36,8 +37,7 @@ def cross_entropy(logits, targets):
         part = logits[first : first + size]
         lowest, total = None, None
         for start in range(0, classes, _STEP):
-            tile = nl.ndarray((size, min(_STEP, classes - start)), logits.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=tile, src=part[:, start : start + tile.shape[1]])
+            tile = loaded(part[:, start : min(start + _STEP, classes)])
             lowest, total = _added(tile, lowest, total)
         # log(sum(exp(x))) = log(sum(exp(x - largest))) + largest
         log = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -90,16 +90,10 @@ def _chosen(logits, targets):
     """Return the logit of each row's class, [rows, 1] in float32, by one transfer that gathers them."""
     size, classes = logits.shape
     place = nl.ndarray((size, 1), dtype=nl.int32, buffer=nl.sbuf)
-    wanted = nl.ndarray((size, 1), dtype=nl.int32, buffer=nl.sbuf)
     nisa.iota(dst=place, pattern=[[0, 1]], offset=0, channel_multiplier=classes)
-    nisa.dma_copy(dst=wanted, src=targets)
-    nisa.tensor_tensor(dst=place, data1=place, data2=wanted, op=nl.add)
-    found = nl.ndarray((size, 1), dtype=logits.dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=place, data1=place, data2=loaded(targets), op=nl.add)
     elements = logits.reshape((size * classes, 1))
-    nisa.dma_copy(
-        dst=found, src=elements.ap(pattern=[[1, size], [1, 1]], vector_offset=place, indirect_dim=0)
-    )
-    return found
+    return loaded(elements.ap(pattern=[[1, size], [1, 1]], vector_offset=place, indirect_dim=0))
 
 
 def _arguments(rng: np.random.Generator, dtype: Any, rows: int, classes: int) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt
-from nki_lab.kernels.rows import check_rows
+from nki_lab.kernels.rows import check_rows, tiles_of_rows
 
 # Columns of one instruction; the next begins with the last sum of the one before.
 _STEP = 2048
@@ -27,10 +27,7 @@ def cumsum(x):
     out = nl.ndarray((rows, width), dtype=x.dtype, buffer=nl.shared_hbm)
     ones = nl.ndarray((nl.tile_size.pmax, min(width, _STEP)), dtype=nl.bfloat16, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1.0)
-    for first in range(0, rows, nl.tile_size.pmax):
-        size = min(nl.tile_size.pmax, rows - first)
-        tile = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[first : first + size])
+    for part, size, tile in tiles_of_rows(x):
         result = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
         before: Any = 0.0
         for start in range(0, width, _STEP):
@@ -42,7 +39,7 @@ def cumsum(x):
             )  # fmt: skip
             before = sums[:, stop - start - 1 : stop - start]
             nisa.activation(dst=result[:, start:stop], op=nl.copy, data=sums)
-        nisa.dma_copy(dst=out[first : first + size], src=result)
+        nisa.dma_copy(dst=out[part], src=result)
     return out
 
 

@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.rows import loaded
 
 # Keys of one step: two banks of PSUM hold their scores, so that the next step's have room beside them.
 _STEP = 1024
@@ -45,8 +46,7 @@ def flash_attention(q, k, v, scale=None, causal=False):
             for head in range(kv_head * heads // kv_heads, (kv_head + 1) * heads // kv_heads):
                 for first in range(0, queries, nl.tile_size.pmax):
                     rows = min(nl.tile_size.pmax, queries - first)
-                    tile = nl.ndarray((d, rows), dtype=q.dtype, buffer=nl.sbuf)
-                    nisa.dma_copy(dst=tile, src=q[b, head, :, first : first + rows])
+                    tile = loaded(q[b, head, :, first : first + rows])
                     state = None
                     for start in range(0, first + rows if causal else keys, _STEP):
                         if not resident or start not in held:
@@ -115,16 +115,10 @@ def _triangle():
 
 def _loaded(k, v, start):
     """Return the keys [d, step] and, for each 128 of them, the values [128, d] of one step."""
-    d, keys = k.shape
-    stop = min(start + _STEP, keys)
-    tile = nl.ndarray((d, stop - start), dtype=k.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=k[:, start:stop])
-    values = []
-    for n in range(start, stop, nl.tile_size.pmax):
-        part = nl.ndarray((min(nl.tile_size.pmax, stop - n), d), dtype=v.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=part, src=v[n : n + part.shape[0]])
-        values.append(part)
-    return tile, values
+    stop = min(start + _STEP, k.shape[1])
+    tile = loaded(k[:, start:stop])
+    pmax = nl.tile_size.pmax
+    return tile, [loaded(v[n : min(n + pmax, stop)]) for n in range(start, stop, pmax)]
 
 
 def _step(queries, held, seen, masked, scale, state, triangle):

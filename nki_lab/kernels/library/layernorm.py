@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt
-from nki_lab.kernels.rows import check_rows, per_column
+from nki_lab.kernels.rows import check_rows, per_column, tiles_of_rows
 
 
 @nki.jit
@@ -30,11 +30,7 @@ def layernorm(x, gamma, beta, eps=1e-5):
     # bn_stats reads at most this many elements, and gives six numbers for them.
     most = nl.tile_size.bn_stats_fmax
     groups = range(0, width, most)
-    for first in range(0, rows, nl.tile_size.pmax):
-        size = min(nl.tile_size.pmax, rows - first)
-        tile = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[first : first + size])
-
+    for part, size, tile in tiles_of_rows(x):
         stats = nl.ndarray((size, 6 * len(groups)), dtype=nl.float32, buffer=nl.sbuf)
         for n, start in enumerate(groups):
             nisa.bn_stats(
@@ -56,7 +52,7 @@ def layernorm(x, gamma, beta, eps=1e-5):
         nisa.tensor_tensor(
             dst=result, data1=result, data2=shifts[:size], op=nl.add, engine=nisa.engine.gpsimd
         )
-        nisa.dma_copy(dst=out[first : first + size], src=result)
+        nisa.dma_copy(dst=out[part], src=result)
     return out
 
 

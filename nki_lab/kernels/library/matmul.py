@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.rows import loaded
 
 # A block of the result, and how many bytes of one row or column of the operands stay in SBUF with it. Each operand is
 # then read once for 1024 rows or columns of the result, so that the Tensor engine binds and not the DMA engines.
@@ -70,9 +71,7 @@ def _check(lhs_t, rhs):
 def _loaded(tensor, depth, k, start, extent):
     """Return rows k to k + 128 of some columns, in SBUF."""
     size = min(nl.tile_size.pmax, depth - k)
-    tile = nl.ndarray((size, extent), dtype=tensor.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=tensor[k : k + size, start : start + extent])
-    return tile
+    return loaded(tensor[k : k + size, start : start + extent])
 
 
 def _added(total, stationary, moving, m, high, wide):

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt
-from nki_lab.kernels.rows import check_rows, per_column
+from nki_lab.kernels.rows import check_rows, per_column, tiles_of_rows
 
 
 @nki.jit
@@ -27,11 +27,7 @@ def rmsnorm(x, gamma, eps=1e-6):
     weights = per_column(gamma)
     added = nl.ndarray((nl.tile_size.pmax, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=added, value=eps)
-    for first in range(0, rows, nl.tile_size.pmax):
-        size = min(nl.tile_size.pmax, rows - first)
-        tile = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[first : first + size])
-
+    for part, size, tile in tiles_of_rows(x):
         # The squares themselves are not used: they go where the result will be.
         result = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
         total = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -44,7 +40,7 @@ def rmsnorm(x, gamma, eps=1e-6):
             dst=result, data=tile, op0=nl.multiply, operand0=scale,
             op1=nl.multiply, operand1=weights[:size],
         )  # fmt: skip
-        nisa.dma_copy(dst=out[first : first + size], src=result)
+        nisa.dma_copy(dst=out[part], src=result)
     return out
 
 

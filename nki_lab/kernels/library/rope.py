@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.rows import loaded, tiles_of_rows
 
 
 @nki.jit
@@ -21,19 +22,14 @@ def rope(x, cos, sin):
         cos, sin: [tokens, d / 2], of the angles.
     """
     _check(x, cos, sin)
-    tokens, heads, d = x.shape
+    _, heads, d = x.shape
     half = d // 2
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for first in range(0, tokens, nl.tile_size.pmax):
-        size = min(nl.tile_size.pmax, tokens - first)
-        tile = nl.ndarray((size, heads, d), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[first : first + size])
-        cosines, sines = (
-            _of_every_head(angles[first : first + size], heads) for angles in (cos, sin)
-        )
+    for part, size, tile in tiles_of_rows(x):
+        cosines, sines = (_of_every_head(angles[part], heads) for angles in (cos, sin))
         low, high = tile[:, :, :half], tile[:, :, half:]
         result = nl.ndarray((size, heads, d), dtype=x.dtype, buffer=nl.sbuf)
-        for part, one, other, sign in (
+        for turned, one, other, sign in (
             (result[:, :, :half], low, high, nl.subtract),
             (result[:, :, half:], high, low, nl.add),
         ):
@@ -44,8 +40,8 @@ def rope(x, cos, sin):
             nisa.tensor_tensor(
                 dst=far, data1=other, data2=sines, op=nl.multiply, engine=nisa.engine.gpsimd
             )
-            nisa.tensor_tensor(dst=part, data1=near, data2=far, op=sign)
-        nisa.dma_copy(dst=out[first : first + size], src=result)
+            nisa.tensor_tensor(dst=turned, data1=near, data2=far, op=sign)
+        nisa.dma_copy(dst=out[part], src=result)
     return out
 
 
@@ -72,9 +68,7 @@ def _check(x, cos, sin):
 def _of_every_head(angles, heads):
     """Return values [tokens, half] of HBM as a view [tokens, heads, half] of an SBUF tile."""
     size, half = angles.shape
-    tile = nl.ndarray((size, 1, half), dtype=angles.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=angles.reshape((size, 1, half)))
-    return tile.broadcast(1, heads)
+    return loaded(angles.reshape((size, 1, half))).broadcast(1, heads)
 
 
 def _arguments(

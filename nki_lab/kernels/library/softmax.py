@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt
-from nki_lab.kernels.rows import check_rows
+from nki_lab.kernels.rows import check_rows, tiles_of_rows
 
 
 @nki.jit
@@ -24,11 +24,7 @@ def softmax(x):
     """
     rows, width = check_rows("softmax", x, 8192)
     out = nl.ndarray((rows, width), dtype=x.dtype, buffer=nl.shared_hbm)
-    for first in range(0, rows, nl.tile_size.pmax):
-        size = min(nl.tile_size.pmax, rows - first)
-        tile = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[first : first + size])
-
+    for part, size, tile in tiles_of_rows(x):
         largest = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=tile, axis=1, negate=True)
         powers = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
@@ -39,7 +35,7 @@ def softmax(x):
         share = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=share, data=total)
         nisa.tensor_scalar(dst=powers, data=powers, op0=nl.multiply, operand0=share)
-        nisa.dma_copy(dst=out[first : first + size], src=powers)
+        nisa.dma_copy(dst=out[part], src=powers)
     return out
 
 

@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.rows import loaded
 
 # Tokens of one pass over the weights: each weight is then used for 512 columns of the Tensor engine.
 _TOKENS = 512
@@ -84,14 +85,11 @@ def _rows(matrix, start, wide):
     for first in range(0, rows, _GROUP * pmax):
         whole = min(_GROUP, (rows - first) // pmax)
         if whole:
-            group = nl.ndarray((pmax, whole, wide), dtype=matrix.dtype, buffer=nl.sbuf)
             pattern = [[columns, pmax], [pmax * columns, whole], [1, wide]]
-            nisa.dma_copy(dst=group, src=matrix.ap(pattern, offset=first * columns + start))
+            group = loaded(matrix.ap(pattern, offset=first * columns + start))
             tiles += [group[:, n] for n in range(whole)]
         if whole < _GROUP and (rest := (rows - first) % pmax):
-            tile = nl.ndarray((rest, wide), dtype=matrix.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=tile, src=matrix[rows - rest :, start : start + wide])
-            tiles.append(tile)
+            tiles.append(loaded(matrix[rows - rest :, start : start + wide]))
     return tiles
 
 
