@@ -52,7 +52,7 @@ class Choices:
             text = os.environ.get(choice.env) if choice.env else None
             stands = _process.get(choice.name)
             if stands is not None and (not choice.env or text == choice.text(stands[0])):
-                values[choice.name] = _for_all(choice, stands[0])
+                values[choice.name] = stands[0]
             elif text:
                 values[choice.name] = _for_all(choice, choice.take(text, choice.env))
             else:
@@ -162,7 +162,9 @@ class use(ContextDecorator):
         for name in given:
             if name not in by_name:
                 raise unknown_choice(name, list(by_name))
-        self._values = {n: by_name[n].take(v) for n, v in given.items() if v is not None}
+        self._values = {
+            n: _for_all(by_name[n], by_name[n].take(v)) for n, v in given.items() if v is not None
+        }
         if "target" in self._values:
             get_target(self._values["target"])
         self._tokens: list[Token[Any]] = []
@@ -200,10 +202,7 @@ class use(ContextDecorator):
 
     def __enter__(self) -> Choices:
         self._withdraw()
-        chosen = {
-            c.name: _for_all(c, self._values[c.name]) for c in acting() if c.name in self._values
-        }
-        self._tokens.append(_inside.set({**_inside.get(), **chosen}))
+        self._tokens.append(_inside.set({**_inside.get(), **self._values}))
         return Choices.current()
 
     def __exit__(
