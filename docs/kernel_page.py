@@ -9,8 +9,8 @@ from docs.markdown import escaped, page
 from nki_lab import kernels
 from nki_lab.kernels.bench import load_rows, table
 
-#: Rows that `nki-lab bench --target trn2 --write` has written.
-KEPT = Path(__file__).parent / "kernels.json"
+#: Rows that `nki-lab bench --target trn2 --write docs/kernels` has written, a file per kernel.
+KEPT = Path(__file__).parent / "kernels"
 
 
 def kernel_page() -> str:

@@ -30,13 +30,18 @@ def bench(
         bool, typer.Option("--markdown", help="print the table as Markdown")
     ] = False,
     write: Annotated[
-        Path | None, typer.Option("--write", metavar="FILE", help="write the rows as JSON")
+        Path | None,
+        typer.Option(
+            "--write",
+            metavar="PATH",
+            help="write the rows as JSON; into a folder, a file per kernel",
+        ),
     ] = None,
     against: Annotated[
         Path | None,
         typer.Option(
             "--against",
-            metavar="FILE",
+            metavar="PATH",
             help="compare with rows that --write wrote; exit code 1 where one is slower",
         ),
     ] = None,

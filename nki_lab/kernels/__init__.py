@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nki_lab.kernels.prebuilt import Prebuilt, Size, Work, get, names
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Size, Work, get, names
 
-__all__ = ["Prebuilt", "Size", "Work", "get", "names"]
+__all__ = ["Prebuilt", "Refused", "Size", "Work", "get", "names"]
 
 
 def __getattr__(name: str) -> Any:

@@ -127,12 +127,21 @@ def table(rows: Sequence[Row], markdown: bool = False) -> str:
 
 
 def save_rows(rows: Sequence[Row], path: Path) -> None:
-    """Write rows as JSON, which `changes` compares with."""
-    path.write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n", encoding="utf-8")
+    """Write rows as JSON, which `changes` compares with; into a folder, or a path without suffix, a file per kernel."""
+    files = {path: list(rows)}
+    if path.is_dir() or not path.suffix:
+        path.mkdir(parents=True, exist_ok=True)
+        names = dict.fromkeys(row.kernel for row in rows)
+        files = {path / f"{name}.json": [r for r in rows if r.kernel == name] for name in names}
+    for file, part in files.items():
+        text = json.dumps([asdict(row) for row in part], indent=1)
+        file.write_text(text + "\n", encoding="utf-8")
 
 
 def load_rows(path: Path) -> list[Row]:
-    """Read what `save_rows` wrote; BadFile where it is anything else."""
+    """Read what `save_rows` wrote, a file or a folder; BadFile where it is anything else."""
+    if path.is_dir():
+        return [row for file in sorted(path.glob("*.json")) for row in load_rows(file)]
     try:
         return [Row(**row) for row in json.loads(path.read_text(encoding="utf-8"))]
     except (OSError, ValueError, TypeError) as error:

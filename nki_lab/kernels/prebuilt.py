@@ -34,6 +34,27 @@ class Work(NamedTuple):
     hbm_bytes: int
 
 
+class Refused(NamedTuple):
+    """Arguments that a kernel refuses, and what its error says.
+
+    Attributes:
+        given: by name of parameter; a tuple is the shape of float32 zeros.
+        message, help: a part of the message of the error, and of its help.
+    """
+
+    given: Mapping[str, Any]
+    message: str
+    help: str
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The arguments, by name of parameter."""
+        return {
+            name: np.zeros(value, np.float32) if isinstance(value, tuple) else value
+            for name, value in self.given.items()
+        }
+
+
 @dataclass(frozen=True, eq=False)
 class Prebuilt:
     """A kernel of the library, and all that is known about it.
@@ -43,9 +64,16 @@ class Prebuilt:
         arguments: makes arguments: random generator, dtype and a size -> values by name of parameter.
         reference: computes the result from the arguments, in float64.
         tested: sizes at which tests compare it with its reference.
+        ranges: small values of each number of a size, from which tests draw more sizes.
+        legal: whether numbers of these ranges are a size together.
         timed: sizes at which it is timed; the last is the large one.
         tolerance: relative error allowed for each dtype it takes, of the largest element of the result.
         chips: targets it compiles for.
+        cores: over how many cores one call may be split: kernel[2](...).
+        edges: makes arguments with NaN, -inf, masked rows and the like from a random generator, by name.
+        refused: arguments that it refuses.
+        loss: for a kernel that computes gradients: the function of the same arguments that it differentiates.
+        gradients: for each of its results, the argument by which it differentiates.
         multiplies: work of its products at a size, in multiplications and additions.
         falls_short: why it stays below 85 % of its roof at its large size, by dtype.
         steps: what the kernel does, in order, one sentence each.
@@ -60,7 +88,16 @@ class Prebuilt:
     tolerance: Mapping[str, float]
     steps: tuple[str, ...]
     sources: tuple[str, ...]
+    ranges: Mapping[str, range]
+    legal: Callable[..., bool] = lambda **size: True
     chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
+    cores: tuple[int, ...] = (1,)
+    edges: Mapping[str, Callable[[np.random.Generator], dict[str, Any]]] = field(
+        default_factory=dict
+    )
+    refused: tuple[Refused, ...] = ()
+    loss: Callable[..., float] | None = None
+    gradients: tuple[str, ...] = ()
     multiplies: Callable[..., int] = field(default=lambda **size: 0)
     falls_short: Mapping[str, str] = field(default_factory=dict)
 

@@ -50,6 +50,9 @@ def test_slower_rows_are_told(row, tmp_path):
     save_rows([row], tmp_path / "before.json")
     before = load_rows(tmp_path / "before.json")
     assert before == [row]
+    save_rows([row, replace(row, kernel="another")], tmp_path / "folder")
+    assert load_rows(tmp_path / "folder") == [replace(row, kernel="another"), row]
+    assert load_rows(tmp_path / "folder" / "rmsnorm.json") == [row]
     assert changes([row], before, 0.02) == ("no time has changed", False)
     slower = replace(row, time_us=row.time_us * 1.05)
     text, failed = changes([slower], before, 0.02)

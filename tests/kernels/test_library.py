@@ -2,10 +2,14 @@
 
 import numpy as np
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from nki_lab import kernels
 from nki_lab.errors import KernelArgument, UsageError
 from nki_lab.kernels.prebuilt import Prebuilt
+from nki_lab.runtime import run
+from tests.thorough import THOROUGH
 
 
 @pytest.mark.parametrize("name", kernels.names())
@@ -20,6 +24,79 @@ def test_every_kernel_agrees_with_its_reference(name):
             error = kernel.error(result.value, arguments)
             assert error <= allowed, f"{name} {size} {dtype}: {error}"
             assert {f.kind for f in result.findings} <= {"portability", "advice"}, result.findings
+
+
+def _sizes(kernel):
+    numbers = {name: st.sampled_from(values) for name, values in kernel.ranges.items()}
+    return st.fixed_dictionaries(numbers).filter(lambda size: kernel.legal(**size))
+
+
+@pytest.mark.parametrize("name", kernels.names())
+def test_every_kernel_agrees_at_random_sizes(name):
+    kernel = kernels.get(name)
+    assert sorted(kernel.ranges) == sorted(kernel.tested[0])
+
+    @settings(
+        max_examples=30 if THOROUGH else 3, derandomize=True, deadline=None, database=None,
+        phases=[Phase.generate],
+    )  # fmt: skip
+    @given(_sizes(kernel), st.sampled_from(kernel.dtypes), st.sampled_from(kernel.chips))
+    def agrees(size, dtype, chip):
+        arguments = kernel.example(size, dtype, seed=1)
+        result = kernel.run(size, dtype, seed=1, target=chip)
+        error = kernel.error(result.value, arguments)
+        assert error <= kernel.tolerance[dtype], f"{size} {dtype} {chip}: {error}"
+
+    agrees()
+
+
+EDGES = [(name, edge) for name in kernels.names() for edge in kernels.get(name).edges]
+
+
+@pytest.mark.parametrize("case", EDGES, ids=str)
+def test_numbers_that_are_not_finite_give_what_the_reference_gives(case):
+    kernel = kernels.get(case[0])
+    arguments = kernel.edges[case[1]](np.random.default_rng(1))
+    result = run(kernel.kernel, **arguments, target=kernel.chips[-1])
+    assert kernel.error(result.value, arguments) <= max(kernel.tolerance.values())
+
+
+SPLIT = [name for name in kernels.names() if len(kernels.get(name).cores) > 1]
+
+
+@pytest.mark.parametrize("name", SPLIT)
+def test_two_cores_give_the_same(name):
+    kernel = kernels.get(name)
+    for n, size in enumerate(kernel.tested):
+        arguments = kernel.example(size, seed=n)
+        for cores in kernel.cores[1:]:
+            value = run(kernel.kernel[cores], **arguments, target="trn2").value
+            assert kernel.error(value, arguments) <= kernel.tolerance[kernel.dtypes[0]], size
+
+
+BACKWARD = [name for name in kernels.names() if kernels.get(name).loss is not None]
+
+
+@pytest.mark.parametrize("name", BACKWARD)
+def test_gradients_are_those_of_the_loss(name):
+    kernel, rng = kernels.get(name), np.random.default_rng(5)
+    arguments = {
+        key: value.astype(np.float64) if getattr(value, "dtype", None) == np.float32 else value
+        for key, value in kernel.example(kernel.tested[0], "float32", seed=5).items()
+    }
+    found = kernel.reference(**arguments)
+    found = found if isinstance(found, tuple) else (found,)
+    for key, gradient in zip(kernel.gradients, found, strict=True):
+        for _ in range(4):
+            place = tuple(int(rng.integers(size)) for size in arguments[key].shape)
+            losses = []
+            for step in (1e-5, -1e-5):
+                moved = arguments[key].copy()
+                moved[place] += step
+                losses.append(kernel.loss(**{**arguments, key: moved}))
+            slope = (losses[0] - losses[1]) / 2e-5
+            scale = np.abs(gradient).max()
+            assert gradient[place] == pytest.approx(slope, rel=1e-4, abs=1e-6 * scale), (key, place)
 
 
 @pytest.mark.parametrize("name", kernels.names())
@@ -44,14 +121,6 @@ def test_a_difference_is_measured_against_the_largest_element():
     assert kernel.error(right[:2], {"x": x}) == np.inf
 
 
-def test_softmax_takes_masked_elements():
-    x = np.random.default_rng(1).standard_normal((4, 9)).astype(np.float32)
-    x[1, 3:] = -np.inf
-    x[2] = -np.inf
-    kernel = kernels.get("softmax")
-    assert kernel.error(kernel(x), {"x": x}) < 1e-6
-
-
 def test_causal_attention_is_that_of_earlier_keys_alone():
     kernel = kernels.get("flash_attention")
     arguments = kernel.example({"heads": 1, "kv_heads": 1, "keys": 200, "d": 16, "causal": 1})
@@ -64,90 +133,18 @@ def test_causal_attention_is_that_of_earlier_keys_alone():
     assert (out[:, :, 150:] != changed[:, :, 150:]).any()
 
 
-def _zeros(*shape, dtype=np.float32):
-    return np.zeros(shape, dtype)
+REFUSED = [(name, n) for name in kernels.names() for n in range(len(kernels.get(name).refused))]
 
 
-WRONG = {
-    "rows": (
-        lambda k: k("rmsnorm")(_zeros(2, 3, 4), _zeros(4)),
-        "expected [rows, width]",
-        "reshape",
-    ),
-    "wide": (lambda k: k("softmax")(_zeros(1, 9000)), "9000 elements; a tile holds 8192", "8192"),
-    "gamma": (
-        lambda k: k("rmsnorm")(_zeros(2, 4), _zeros(5)),
-        "`gamma` has shape [5]",
-        "4 columns",
-    ),
-    "lhs": (
-        lambda k: k("matmul")(_zeros(8, 16), _zeros(16, 4)),
-        "both begin with the depth",
-        "transpose",
-    ),
-    "values": (
-        lambda k: k("flash_attention")(
-            _zeros(1, 2, 8, 32), _zeros(1, 2, 8, 32), _zeros(1, 2, 8, 32)
-        ),
-        "`v` has shape [1, 2, 8, 32]; expected [1, 2, 32, 8], with the keys before d",
-        "transpose it: np.ascontiguousarray(v.swapaxes(2, 3))",
-    ),
-    "heads": (
-        lambda k: k("flash_attention")(
-            _zeros(1, 3, 8, 32), _zeros(1, 2, 8, 32), _zeros(1, 2, 32, 8)
-        ),
-        "3 heads of `q` do not share 2 heads",
-        "a multiple",
-    ),
-    "wide heads": (
-        lambda k: k("flash_attention")(
-            _zeros(1, 1, 130, 2), _zeros(1, 1, 130, 2), _zeros(1, 1, 2, 130)
-        ),
-        "130 wide",
-        "split the heads",
-    ),
-    "pairs": (
-        lambda k: k("rope")(_zeros(4, 2, 7), _zeros(4, 3), _zeros(4, 3)),
-        "an even d",
-        "reshape",
-    ),
-    "angles": (
-        lambda k: k("rope")(_zeros(4, 2, 8), _zeros(4, 8), _zeros(4, 8)),
-        "`cos` has shape [4, 8]; expected [4, 4]",
-        "both halves of a head share them",
-    ),
-    "targets": (
-        lambda k: k("cross_entropy")(_zeros(4, 9), _zeros(4, dtype=np.int32)),
-        "`targets` is [4] int32; expected [4, 1] int32",
-        "reshape((-1, 1))",
-    ),
-    "gate": (
-        lambda k: k("swiglu_mlp")(_zeros(4, 9), _zeros(5, 8), _zeros(5, 8), _zeros(8, 5)),
-        "`gate` has shape [5, 8]; expected [4, 8]",
-        "x_t is [hidden, tokens]",
-    ),
-    "inner": (
-        lambda k: k("swiglu_mlp")(_zeros(4, 9), *[_zeros(4, 8192)] * 2, _zeros(8192, 4)),
-        "8192 inner columns of float32 take 131072 bytes",
-        "split `gate`",
-    ),
-    "causal": (
-        lambda k: k("flash_attention")(
-            _zeros(1, 1, 8, 3), _zeros(1, 1, 8, 4), _zeros(1, 1, 4, 8), causal=True
-        ),
-        "causal attention of 3 queries to 4 keys",
-        "as many queries",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", WRONG)
-def test_wrong_shapes_are_named_with_what_is_allowed(case):
-    call, message, help = WRONG[case]
+@pytest.mark.parametrize("case", REFUSED, ids=str)
+def test_wrong_arguments_are_named_with_what_is_allowed(case):
+    name, n = case
+    kernel = kernels.get(name)
+    refused = kernel.refused[n]
     with pytest.raises(KernelArgument) as caught:
-        call(kernels.get)
-    assert message in caught.value.message
-    assert help in caught.value.help
+        kernel(**refused.arguments)
+    assert refused.message in caught.value.message
+    assert refused.help in caught.value.help
 
 
 def test_wrong_names_sizes_and_dtypes_are_named():

@@ -27,4 +27,4 @@ def test_every_kernel_has_its_rows_and_its_section():
 def test_the_times_are_those_of_the_model(name):
     row = next(r for r in load_rows(KEPT) if r.kernel == name)
     again = measure(kernels.get(name), kernels.get(name).timed[0], row.dtype, target="trn2")
-    assert again == row, "write them anew: nki-lab bench --target trn2 --write docs/kernels.json"
+    assert again == row, "write them anew: nki-lab bench --target trn2 --write docs/kernels"

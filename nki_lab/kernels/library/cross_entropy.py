@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
 
 _STEP = 8192
@@ -119,6 +119,7 @@ KERNEL = Prebuilt(
         {"rows": 130, "classes": 8200},
         {"rows": 1, "classes": 1},
     ),
+    ranges={"rows": range(1, 200), "classes": range(1, 600)},
     timed=({"rows": 256, "classes": 8192}, {"rows": 1024, "classes": 65536}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-5},
     chips=("trn2", "trn3"),  # where transfers gather
@@ -132,4 +133,11 @@ KERNEL = Prebuilt(
     ),
     sources=("NKI Library, cross entropy forward",),
     falls_short={"bfloat16": "finding the largest takes as long for bfloat16 as for float32"},
+    refused=(
+        Refused(
+            {"logits": (4, 9), "targets": np.zeros(4, np.int32)},
+            "`targets` is [4] int32; expected [4, 1] int32",
+            "reshape((-1, 1))",
+        ),
+    ),
 )

@@ -57,6 +57,7 @@ KERNEL = Prebuilt(
     arguments=_arguments,
     reference=_reference,
     tested=({"rows": 128, "width": 96}, {"rows": 130, "width": 2500}, {"rows": 1, "width": 1}),
+    ranges={"rows": range(1, 200), "width": range(1, 2200)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
 
 # Keys of one step: two banks of PSUM hold their scores, so that the next step's have room beside them.
@@ -243,6 +243,14 @@ KERNEL = Prebuilt(
         {"heads": 1, "kv_heads": 1, "keys": 1100, "d": 128, "causal": 1},
         {"heads": 1, "kv_heads": 1, "keys": 1, "d": 1, "causal": 0},
     ),
+    ranges={
+        "heads": range(1, 5),
+        "kv_heads": range(1, 3),
+        "keys": range(1, 300),
+        "d": range(1, 129),
+        "causal": range(2),
+    },
+    legal=lambda heads, kv_heads, **_: heads % kv_heads == 0,
     timed=(
         {"heads": 1, "kv_heads": 1, "keys": 1024, "d": 128, "causal": 0},
         {"heads": 2, "kv_heads": 1, "keys": 4096, "d": 128, "causal": 0},
@@ -266,4 +274,26 @@ KERNEL = Prebuilt(
         "bfloat16": "maxima, exponentials and copies of transposed weights take the Vector and Scalar engines longer"
         " than the products take the Tensor engine",
     },
+    refused=(
+        Refused(
+            {"q": (1, 2, 32, 8), "k": (1, 2, 32, 8), "v": (1, 2, 32, 8)},
+            "`v` has shape [1, 2, 32, 8]; expected [1, 2, 8, 32], with the keys before d",
+            "transpose it: np.ascontiguousarray(v.swapaxes(2, 3))",
+        ),
+        Refused(
+            {"q": (1, 3, 32, 8), "k": (1, 2, 32, 8), "v": (1, 2, 8, 32)},
+            "3 heads of `q` do not share 2 heads",
+            "a multiple",
+        ),
+        Refused(
+            {"q": (1, 1, 130, 2), "k": (1, 1, 130, 2), "v": (1, 1, 2, 130)},
+            "130 wide",
+            "split the heads",
+        ),
+        Refused(
+            {"q": (1, 2, 32, 3), "k": (1, 2, 32, 8), "v": (1, 2, 8, 32), "causal": True},
+            "causal attention of 3 queries to 8 keys",
+            "as many queries",
+        ),
+    ),
 )

@@ -76,6 +76,7 @@ KERNEL = Prebuilt(
     arguments=_arguments,
     reference=_reference,
     tested=({"rows": 128, "width": 96}, {"rows": 200, "width": 1025}, {"rows": 1, "width": 2}),
+    ranges={"rows": range(1, 200), "width": range(1, 1100)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 6144}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     steps=(

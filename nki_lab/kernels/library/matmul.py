@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
 
 # A block of the result, and how many bytes of one row or column of the operands stay in SBUF with it. Each operand is
@@ -115,6 +115,7 @@ KERNEL = Prebuilt(
         {"depth": 1100, "rows": 130, "columns": 600},
         {"depth": 1, "rows": 1, "columns": 1},
     ),
+    ranges={name: range(1, 700) for name in ("depth", "rows", "columns")},
     timed=(
         {"depth": 1024, "rows": 1024, "columns": 1024},
         {"depth": 4096, "rows": 2048, "columns": 2048},
@@ -129,4 +130,11 @@ KERNEL = Prebuilt(
         "At the end of the depth the sums are cast and stored.",
     ),
     sources=("NKI documentation, matrix multiplication tutorial",),
+    refused=(
+        Refused(
+            {"lhs_t": (8, 16), "rhs": (16, 4)},
+            "both begin with the depth",
+            "transpose",
+        ),
+    ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt
+from nki_lab.kernels.prebuilt import Prebuilt, Refused
 from nki_lab.kernels.rows import check_rows, per_column, tiles_of_rows
 
 
@@ -61,6 +61,7 @@ KERNEL = Prebuilt(
     arguments=_arguments,
     reference=_reference,
     tested=({"rows": 128, "width": 96}, {"rows": 200, "width": 513}, {"rows": 1, "width": 1}),
+    ranges={"rows": range(1, 200), "width": range(1, 600)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     steps=(
@@ -70,4 +71,16 @@ KERNEL = Prebuilt(
         "The Vector engine multiplies the tile by that number and by gamma, in one instruction.",
     ),
     sources=("NKI Library, RMSNorm",),
+    refused=(
+        Refused(
+            {"x": (2, 3, 4), "gamma": (4,)},
+            "expected [rows, width]",
+            "reshape",
+        ),
+        Refused(
+            {"x": (2, 4), "gamma": (5,)},
+            "`gamma` has shape [5]",
+            "4 columns",
+        ),
+    ),
 )

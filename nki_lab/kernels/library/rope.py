@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded, tiles_of_rows
 
 
@@ -97,6 +97,7 @@ KERNEL = Prebuilt(
         {"tokens": 200, "heads": 3, "d": 10},
         {"tokens": 1, "heads": 1, "d": 2},
     ),
+    ranges={"tokens": range(1, 200), "heads": range(1, 4), "d": range(2, 66, 2)},
     timed=({"tokens": 512, "heads": 8, "d": 128}, {"tokens": 4096, "heads": 32, "d": 128}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(
@@ -109,4 +110,16 @@ KERNEL = Prebuilt(
         "bfloat16": "products are kept in float32, as they may cancel; so the Vector engine binds"
     },
     sources=("J. Su et al., arXiv:2104.09864", "NKI Library, RoPE"),
+    refused=(
+        Refused(
+            {"x": (4, 2, 7), "cos": (4, 3), "sin": (4, 3)},
+            "7",
+            "reshape",
+        ),
+        Refused(
+            {"x": (4, 2, 8), "cos": (4, 8), "sin": (4, 8)},
+            "`cos` has shape [4, 8]; expected [4, 4]",
+            "both halves of a head share them",
+        ),
+    ),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt
+from nki_lab.kernels.prebuilt import Prebuilt, Refused
 from nki_lab.kernels.rows import check_rows, tiles_of_rows
 
 
@@ -51,11 +51,20 @@ def _reference(x: Any) -> np.ndarray:
     return result
 
 
+def _masked(rng: np.random.Generator) -> dict[str, Any]:
+    x = rng.standard_normal((4, 9)).astype(np.float32)
+    x[1, 3:] = -np.inf
+    x[2] = -np.inf
+    x[3, 5] = np.nan
+    return {"x": x}
+
+
 KERNEL = Prebuilt(
     kernel=softmax,
     arguments=_arguments,
     reference=_reference,
     tested=({"rows": 128, "width": 96}, {"rows": 200, "width": 513}, {"rows": 1, "width": 1}),
+    ranges={"rows": range(1, 200), "width": range(1, 600)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     steps=(
@@ -65,4 +74,12 @@ KERNEL = Prebuilt(
         "The Vector engine multiplies the powers by 1 / sum.",
     ),
     sources=("NKI Library, softmax", "M. Milakov and N. Gimelshein, arXiv:1805.02867"),
+    edges={"masked": _masked},
+    refused=(
+        Refused(
+            {"x": (1, 9000)},
+            "9000 elements; a tile holds 8192",
+            "8192",
+        ),
+    ),
 )

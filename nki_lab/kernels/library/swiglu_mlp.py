@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
 
 # Tokens of one pass over the weights: each weight is then used for 512 columns of the Tensor engine.
@@ -152,6 +152,7 @@ KERNEL = Prebuilt(
         {"tokens": 600, "hidden": 200, "inner": 300},
         {"tokens": 1, "hidden": 1, "inner": 1},
     ),
+    ranges={name: range(1, 400) for name in ("tokens", "hidden", "inner")},
     timed=(
         {"tokens": 512, "hidden": 512, "inner": 1024},
         {"tokens": 1024, "hidden": 2048, "inner": 5632},
@@ -166,4 +167,16 @@ KERNEL = Prebuilt(
         "128 tokens are multiplied by 512 columns of down, summed over inner in PSUM, cast and stored.",
     ),
     sources=("N. Shazeer, arXiv:2002.05202", "NKI Library, MLP"),
+    refused=(
+        Refused(
+            {"x_t": (4, 9), "gate": (5, 8), "up": (5, 8), "down": (8, 5)},
+            "`gate` has shape [5, 8]; expected [4, 8]",
+            "x_t is [hidden, tokens]",
+        ),
+        Refused(
+            {"x_t": (4, 9), "gate": (4, 8192), "up": (4, 8192), "down": (8192, 4)},
+            "8192 inner columns of float32 take 131072 bytes",
+            "split `gate`",
+        ),
+    ),
 )
