@@ -32,6 +32,16 @@ def check_rows(kernel: str, x: Any, widest: int, **per_width: Any) -> tuple[int,
     return rows, width
 
 
+def check_floats(kernel: str, **tensors: Any) -> None:
+    """Raise unless tensors, by name of parameter, are float32 or bfloat16."""
+    for name, x in tensors.items():
+        require(
+            x.dtype in (nl.float32, nl.bfloat16),
+            f"{kernel}: `{name}` is {x.dtype}; expected float32 or bfloat16",
+            f"cast it: {name}.astype(np.float32)",
+        )
+
+
 def loaded(view: Any) -> Any:
     """Return a tile in SBUF with what a view of HBM holds."""
     tile = nl.ndarray(tuple(view.shape), dtype=view.dtype, buffer=nl.sbuf)
@@ -53,3 +63,22 @@ def per_column(values: Any) -> Any:
     tile = nl.ndarray((pmax, width), dtype=values.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=values.reshape((1, width)).broadcast(0, pmax))
     return tile
+
+
+def places_in_rows(columns: Any, width: int) -> Any:
+    """Return row * width + column for up to 128 rows, [rows, 1] in SBUF; `columns` [rows, 1] of HBM are int32.
+
+    It is computed in float32, which is exact while the rows hold at most 2 ** 24 elements together.
+    """
+    place = nl.ndarray(tuple(columns.shape), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.iota(dst=place, pattern=[[0, 1]], offset=0, channel_multiplier=width)
+    nisa.tensor_tensor(dst=place, data1=place, data2=loaded(columns), op=nl.add)
+    return place
+
+
+def elements_at(matrix: Any, places: Any) -> Any:
+    """Return the elements of a matrix of HBM at places [rows, 1] as a view [rows, 1], for one gather or scatter."""
+    count = matrix.shape[0] * matrix.shape[1]
+    elements = matrix.reshape((count, 1))
+    pattern = [[1, places.shape[0]], [1, 1]]
+    return elements.ap(pattern=pattern, vector_offset=places, indirect_dim=0)

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.rows import elements_at, loaded, places_in_rows
 
 _STEP = 8192
 # The place of an element in a tile of 128 rows is computed in float32, which counts to 2 ** 24.
@@ -43,7 +43,9 @@ def cross_entropy(logits, targets):
         log = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.activation(dst=log, op=nl.log, data=total)
         nisa.tensor_tensor(dst=log, data1=log, data2=lowest, op=nl.subtract)
-        chosen = _chosen(part, targets[first : first + size])
+        # One transfer gathers the logit of each row's class.
+        places = places_in_rows(targets[first : first + size], classes)
+        chosen = loaded(elements_at(part, places))
         difference = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_tensor(dst=difference, data1=log, data2=chosen, op=nl.subtract)
         nisa.dma_copy(dst=loss[first : first + size], src=difference)
@@ -84,16 +86,6 @@ def _added(tile, lowest, total):
         dst=added, data=total, op0=nl.multiply, operand0=fade, op1=nl.add, operand1=added
     )
     return lowest, added
-
-
-def _chosen(logits, targets):
-    """Return the logit of each row's class, [rows, 1] in float32, by one transfer that gathers them."""
-    size, classes = logits.shape
-    place = nl.ndarray((size, 1), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.iota(dst=place, pattern=[[0, 1]], offset=0, channel_multiplier=classes)
-    nisa.tensor_tensor(dst=place, data1=place, data2=loaded(targets), op=nl.add)
-    elements = logits.reshape((size * classes, 1))
-    return loaded(elements.ap(pattern=[[1, size], [1, 1]], vector_offset=place, indirect_dim=0))
 
 
 def _arguments(rng: np.random.Generator, dtype: Any, rows: int, classes: int) -> dict[str, Any]:
