@@ -59,6 +59,13 @@ $(STAMP): pyproject.toml $(wildcard nki_lab/labextension/package.json)
 	@$(BIN)/python -m pip uninstall --quiet --yes rfc3987-syntax
 	@touch $@
 
+# The frameworks of which kernels become operators: tests need them, nothing else does.
+FRAMEWORKS := $(VENV)/installed-frameworks
+$(FRAMEWORKS): $(STAMP)
+	@echo 'Installing PyTorch and JAX, with which kernels are tested.'
+	@$(BIN)/python -m pip install --quiet --no-compile 'nki-lab[jax,torch]' 'torch==2.13.*'
+	@touch $@
+
 lab: $(STAMP)
 	@$(BIN)/nki-lab workshop $(ARGS)
 
@@ -96,15 +103,15 @@ fuzz: $(STAMP)
 	$(BIN)/python -m pytest $(ARGS) tests/reference tests/fuzz tests/beta1/test_random_grids.py tests/beta1/test_random_index.py tests/beta1/test_random_access.py
 
 # The unit tests of the rooms that differ from main.
-quick: $(STAMP)
+quick: $(FRAMEWORKS)
 	@$(BIN)/python -m ruff check --quiet .
 	@$(ALONE) $(BIN)/python -m pytest --quiet -m '$(UNIT)' $(SPREAD) $(ARGS) $$($(BIN)/python -m tests.quick)
 
-room: $(STAMP)
+room: $(FRAMEWORKS)
 	@$(ALONE) $(BIN)/python -m pytest --quiet $(SPREAD) $(ARGS) $(wildcard tests/$(ROOM) tests/test_$(ROOM).py)
 
 # The static checks are among the tests, so that a core is not idle while they run.
-test: $(STAMP)
+test: $(FRAMEWORKS)
 	@$(ALONE) $(BIN)/python -m pytest -r fEs --durations 10 $(SPREAD) \
 	  $(if $(NOTEBOOKS),--nbval --nbval-current-env --nbval-cell-timeout=60 --nki-notebooks) \
 	  $(ARGS) tests $(NOTEBOOKS)
