@@ -99,8 +99,8 @@ def _check(inputs, factors):
             f"adam: `{name}` is {x.dtype}; expected float32",
             "keep the moving averages in float32: what a step adds would be lost in fewer bits",
         )
-    names = ("step_size_ptr", "inv_bc2_sqrt_ptr", "wd_factor_ptr")
-    for name, x in zip(names, factors, strict=True):
+    scalars = ("step_size_ptr", "inv_bc2_sqrt_ptr", "wd_factor_ptr")
+    for name, x in zip(scalars, factors, strict=True):
         require(
             tuple(x.shape) == (nl.tile_size.pmax, 1) and x.dtype == nl.float32,
             f"adam: `{name}` is {list(x.shape)} {x.dtype}; expected [128, 1] float32",
