@@ -17,7 +17,7 @@ _STEP = 1024
 # Keys and values of a head stay in SBUF up to so many bytes of each partition; longer ones are read for every tile.
 _RESIDENT_BYTES = 96 * 1024
 # Stands for -inf, with which exp(-inf - -inf) would be NaN.
-_MASKED = -1e30
+MASKED = -1e30
 
 
 @nki.jit
@@ -34,7 +34,7 @@ def flash_attention(q, k, v, scale=None, causal=False):
     Returns:
         [batch, heads, queries, d].
     """
-    _check(q, k, v, scale, causal)
+    check_heads("flash_attention", q, k, v, scale, causal)
     (batch, heads, d, queries), (kv_heads, keys) = q.shape, (k.shape[1], k.shape[3])
     scale = d**-0.5 if scale is None else scale
     out = nl.ndarray((batch, heads, queries, d), dtype=q.dtype, buffer=nl.shared_hbm)
@@ -59,45 +59,46 @@ def flash_attention(q, k, v, scale=None, causal=False):
     return out
 
 
-def _check(q, k, v, scale, causal):
+def check_heads(kernel, q, k, v, scale, causal):
+    """Raise KernelArgument for a kernel unless its arguments are queries, keys and values of heads."""
     shapes = {"q": list(q.shape), "k": list(k.shape), "v": list(v.shape)}
     for name, shape in shapes.items():
         layout = "keys, d" if name == "v" else "d, queries" if name == "q" else "d, keys"
         require(
             len(shape) == 4,
-            f"flash_attention: `{name}` has shape {shape}; expected [batch, heads, {layout}]",
+            f"{kernel}: `{name}` has shape {shape}; expected [batch, heads, {layout}]",
             "give it all four axes; a batch of one is an axis, too",
         )
     batch, heads, d, queries = shapes["q"]
     _, kv_heads, _, keys = shapes["k"]
     require(
         shapes["k"] == [batch, kv_heads, d, keys],
-        f"flash_attention: `k` has shape {shapes['k']}; expected [{batch}, kv_heads, {d}, keys], with the keys last",
+        f"{kernel}: `k` has shape {shapes['k']}; expected [{batch}, kv_heads, {d}, keys], with the keys last",
         "transpose it: np.ascontiguousarray(k.swapaxes(2, 3))",
     )
     require(
         shapes["v"] == [batch, kv_heads, keys, d],
-        f"flash_attention: `v` has shape {shapes['v']}; expected {[batch, kv_heads, keys, d]}, with the keys before d",
+        f"{kernel}: `v` has shape {shapes['v']}; expected {[batch, kv_heads, keys, d]}, with the keys before d",
         "transpose it: np.ascontiguousarray(v.swapaxes(2, 3))",
     )
     require(
         heads % kv_heads == 0,
-        f"flash_attention: {heads} heads of `q` do not share {kv_heads} heads of `k` evenly",
+        f"{kernel}: {heads} heads of `q` do not share {kv_heads} heads of `k` evenly",
         "give `q` a multiple of the heads of `k`",
     )
     require(
         d <= nl.tile_size.pmax,
-        f"flash_attention: heads are {d} wide; the partitions hold {nl.tile_size.pmax}",
+        f"{kernel}: heads are {d} wide; the partitions hold {nl.tile_size.pmax}",
         "split the heads, or project them to a smaller width",
     )
     require(
         scale is None or scale > 0,
-        f"flash_attention: `scale` is {scale}",
+        f"{kernel}: `scale` is {scale}",
         "give a number above 0; a negative sign belongs into `q`",
     )
     require(
         not causal or queries == keys,
-        f"flash_attention: causal attention of {queries} queries to {keys} keys",
+        f"{kernel}: causal attention of {queries} queries to {keys} keys",
         "give as many queries as keys",
     )
 
@@ -108,7 +109,7 @@ def _triangle():
     nisa.memset(dst=tile, value=0.0)
     nisa.affine_select(
         dst=tile, pattern=[[-1, nl.tile_size.pmax]], channel_multiplier=1, on_true_tile=tile,
-        on_false_value=_MASKED, cmp_op=nl.greater_equal,
+        on_false_value=MASKED, cmp_op=nl.greater_equal,
     )  # fmt: skip
     return tile
 
@@ -160,7 +161,7 @@ def _step(queries, held, seen, masked, scale, state, triangle):
     )  # fmt: skip
 
     product = nl.ndarray((rows, values[0].shape[1]), dtype=nl.float32, buffer=nl.psum)
-    for number, stationary in enumerate(_transposed(weights)):
+    for number, stationary in enumerate(transposed(weights)):
         size = stationary.shape[0]
         nisa.nc_matmul(dst=product, stationary=stationary, moving=values[number][:size])
     output = nl.ndarray(product.shape, dtype=nl.float32, buffer=nl.sbuf)
@@ -179,7 +180,7 @@ def _step(queries, held, seen, masked, scale, state, triangle):
     return lowest, total, output
 
 
-def _transposed(weights):
+def transposed(weights):
     """Return weights [rows, keys] as tiles [keys, rows] of up to 128 keys, copied from PSUM four at a time."""
     rows, seen = weights.shape
     pmax, tiles = nl.tile_size.pmax, []
