@@ -7,9 +7,20 @@ from __future__ import annotations
 
 from typing import Any
 
+from nki_lab.kernels.comparisons import COMPARISONS, Comparison, compare
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Size, Work, get, names
 
-__all__ = ["Prebuilt", "Refused", "Size", "Work", "get", "names"]
+__all__ = [
+    "COMPARISONS",
+    "Comparison",
+    "Prebuilt",
+    "Refused",
+    "Size",
+    "Work",
+    "compare",
+    "get",
+    "names",
+]
 
 
 def __getattr__(name: str) -> Any:

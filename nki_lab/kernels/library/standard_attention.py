@@ -7,7 +7,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.library.flash_attention import KERNEL as FLASH
 from nki_lab.kernels.library.flash_attention import MASKED, check_heads, transposed
-from nki_lab.kernels.prebuilt import Prebuilt, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded, tiles_of_rows
 
 # Keys whose scores are in PSUM at a time: half of it, so that the next ones have room beside them.
@@ -110,6 +110,8 @@ KERNEL = Prebuilt(
     arguments=FLASH.arguments,
     reference=FLASH.reference,
     tested=FLASH.tested,
+    ranges=FLASH.ranges,
+    legal=FLASH.legal,
     timed=(FLASH.timed[0], {**FLASH.timed[0], "heads": 2, "keys": 4096}),
     multiplies=FLASH.multiplies,
     tolerance=FLASH.tolerance,
@@ -121,6 +123,13 @@ KERNEL = Prebuilt(
     sources=("A. Vaswani and others, arXiv:1706.03762",),
     falls_short=dict.fromkeys(
         FLASH.tolerance,
-        "scores and weights go to device memory and back, which moves four matrices",
+        "its stages take turns: none keeps an engine or the transfers busy throughout",
+    ),
+    refused=(
+        Refused(
+            {"q": (1, 1, 1, 1), "k": (1, 1, 1, 8193), "v": (1, 1, 8193, 1)},
+            "a row of scores has 8193 keys; 8192 of them fit",
+            "use flash_attention",
+        ),
     ),
 )

@@ -50,6 +50,10 @@ class ChartForms(ABC):
     def draw(self, picture: Paper, top: float) -> None:
         """Draw the chart from `top` down."""
 
+    def table_html(self) -> str:
+        """Return what stands below the picture in HTML."""
+        return ""
+
     def to_svg(self, theme: str = "light", width: int = WIDTH) -> str:
         """Return the chart as an SVG image in a theme, "light" or "dark", as many units wide."""
         picture = VectorPicture(width, self.height, theme)
@@ -63,7 +67,8 @@ class ChartForms(ABC):
         bundle: dict[str, Any] = {
             "text/plain": repr(self),
             "image/svg+xml": svg,
-            "text/html": picture_html(words, svg.encode(), "svg+xml", SHOWN_WIDTH),
+            "text/html": picture_html(words, svg.encode(), "svg+xml", SHOWN_WIDTH)
+            + self.table_html(),
         }
         try:
             bundle[PLOTLY] = self.figure().to_plotly_json()
