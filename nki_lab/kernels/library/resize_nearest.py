@@ -233,8 +233,7 @@ KERNEL = Prebuilt(
     edges={"not finite": _not_finite},
     falls_short=dict.fromkeys(
         ("float16", "bfloat16"),
-        "30 rows fill 120 of the 128 partitions, and a pixel of 2 bytes a channel makes descriptors of "
-        "1280 bytes, of which the fixed cost is a tenth",
+        "30 rows fill 120 of the 128 partitions, and a descriptor moves 1280 bytes, of which its fixed cost is a tenth",
     ),
     refused=(
         Refused(
