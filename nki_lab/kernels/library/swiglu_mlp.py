@@ -10,13 +10,12 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.projections import row_tiles
 
 # Tokens of one pass over the weights: each weight is then used for 512 columns of the Tensor engine.
 _TOKENS = 512
 # Columns of `gate` and `up` that are loaded together: rows of 512 bytes keep the DMA engines at their full rate.
 _COLUMNS = 256
-_GROUP = 8
 # Bytes of a partition for the inner activations of one pass.
 _INNER_BYTES = 96 * 1024
 
@@ -38,17 +37,17 @@ def swiglu_mlp(x_t, gate, up, down):
     out = nl.ndarray((tokens, hidden), dtype=x_t.dtype, buffer=nl.shared_hbm)
     for first in range(0, tokens, _TOKENS):
         count = min(_TOKENS, tokens - first)
-        inputs = _rows(x_t, first, count)
+        inputs = row_tiles(x_t, first, count)
         activations = []
         for start in range(0, inner, _COLUMNS):
             wide = min(_COLUMNS, inner - start)
-            weights = [_rows(matrix, start, wide) for matrix in (gate, up)]
+            weights = [row_tiles(matrix, start, wide) for matrix in (gate, up)]
             for n in range(0, wide, nl.tile_size.pmax):
                 part = slice(n, min(n + nl.tile_size.pmax, wide))
                 activations.append(_activated(weights, inputs, part, count))
         for left in range(0, hidden, nl.tile_size.gemm_moving_fmax):
             wide = min(nl.tile_size.gemm_moving_fmax, hidden - left)
-            _project(activations, _rows(down, left, wide), out, first, count, left)
+            _project(activations, row_tiles(down, left, wide), out, first, count, left)
     return out
 
 
@@ -77,20 +76,6 @@ def _check(x_t, gate, up, down):
         f"swiglu_mlp: {inner} inner columns of {x_t.dtype} take {held} bytes of a partition; {_INNER_BYTES} are left",
         "split `gate`, `up` and `down` along the inner axis, and add the results",
     )
-
-
-def _rows(matrix, start, wide):
-    """Return some columns of a matrix as tiles of 128 rows in SBUF, of which one transfer brings up to eight."""
-    (rows, columns), pmax, tiles = matrix.shape, nl.tile_size.pmax, []
-    for first in range(0, rows, _GROUP * pmax):
-        whole = min(_GROUP, (rows - first) // pmax)
-        if whole:
-            pattern = [[columns, pmax], [pmax * columns, whole], [1, wide]]
-            group = loaded(matrix.ap(pattern, offset=first * columns + start))
-            tiles += [group[:, n] for n in range(whole)]
-        if whole < _GROUP and (rest := (rows - first) % pmax):
-            tiles.append(loaded(matrix[rows - rest :, start : start + wide]))
-    return tiles
 
 
 def _activated(weights, inputs, part, count):
