@@ -49,6 +49,12 @@ def loaded(view: Any) -> Any:
     return tile
 
 
+def of_this_core(n: int) -> bool:
+    """Tell whether this core does part `n` of the work; cores take 0, 1, 1, 0, ..., which balances growing parts."""
+    cores = nl.num_programs(0)
+    return (n // cores + n) % cores == nl.program_id(0)
+
+
 def tiles_of_rows(x: Any) -> Iterator[tuple[slice, int, Any]]:
     """Yield, for up to 128 rows of `x` at a time, which they are, how many, and a tile in SBUF that holds them."""
     rows, pmax = x.shape[0], nl.tile_size.pmax

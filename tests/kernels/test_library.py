@@ -67,11 +67,12 @@ SPLIT = [name for name in kernels.names() if len(kernels.get(name).cores) > 1]
 @pytest.mark.parametrize("name", SPLIT)
 def test_two_cores_give_the_same(name):
     kernel = kernels.get(name)
-    for n, size in enumerate(kernel.tested):
-        arguments = kernel.example(size, seed=n)
+    cases = {str(size): kernel.example(size, seed=n) for n, size in enumerate(kernel.tested)}
+    cases |= {edge: make(np.random.default_rng(2)) for edge, make in kernel.edges.items()}
+    for case, arguments in cases.items():
         for cores in kernel.cores[1:]:
             value = run(kernel.kernel[cores], **arguments, target="trn2").value
-            assert kernel.error(value, arguments) <= kernel.tolerance[kernel.dtypes[0]], size
+            assert kernel.error(value, arguments) <= kernel.tolerance[kernel.dtypes[0]], case
 
 
 BACKWARD = [name for name in kernels.names() if kernels.get(name).loss is not None]
