@@ -114,13 +114,12 @@ class SizeChart(ChartForms):
             header={"values": heads, **cells}, cells={"values": columns, **cells, "height": 26}
         )
         figure.add_trace(body, len(kinds), 1)
-        figure.update_layout(
-            plotly_layout(self.title, sum(map(int, heights)) + 240)
-            | {
-                "margin": {"l": 70, "r": 20, "t": 70, "b": 20},
-                "legend": {"orientation": "h", "y": 1.02, "yanchor": "bottom"},
-            }
-        )
+        title = html.escape(self.title, quote=False).replace(" (", "<br>(", 1)
+        look = plotly_layout(self.title, sum(map(int, heights)) + 240)
+        look["title"] |= {"text": title, "yref": "container", "y": 0.99, "yanchor": "top"}
+        look |= {"margin": {"l": 70, "r": 20, "t": 90, "b": 20}}
+        look["legend"] = {"orientation": "h", "y": 1.0, "yanchor": "bottom"}
+        figure.update_layout(look)
         return figure
 
     @cached_property
