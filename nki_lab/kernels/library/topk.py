@@ -1,0 +1,202 @@
+"""The largest elements of rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.api import nki
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.rows import check_floats
+
+_EIGHT = 8  # what the Vector engine finds at once
+_STEP = 8192  # columns that are searched at once
+_MOST = 16_384  # what one instruction searches
+# The lowest number of bfloat16; -inf stands for elements that were taken before.
+_LOWEST = -3.3895313892515355e38
+
+
+@nki.jit
+def topk(inp, k):
+    """Return the k largest elements of each row, the largest first, and their indices.
+
+    Of equal elements the lower index comes first. -inf is allowed; below -3.3895e38 all is -inf where k is above 8.
+    A row with NaN gives NaN, and indices of -1.
+
+    Args:
+        inp: [rows, width], float32 or bfloat16; width at most 2 ** 24.
+        k: how many, at most the width. k, rounded up to 8, times width / 8192, rounded up, is at most 16384.
+
+    Returns:
+        values: [rows, k], of the dtype of `inp`.
+        indices: [rows, k], int32.
+    """
+    steps = _check(inp, k)
+    rows, width = inp.shape
+    values = nl.ndarray((rows, k), dtype=inp.dtype, buffer=nl.shared_hbm)
+    indices = nl.ndarray((rows, k), dtype=nl.int32, buffer=nl.shared_hbm)
+    many = -(-k // _EIGHT) * _EIGHT
+    for first in range(0, rows, nl.tile_size.pmax):
+        part = slice(first, min(first + nl.tile_size.pmax, rows))
+        size = part.stop - first
+        best = nl.ndarray((size, len(steps) * many), dtype=nl.float32, buffer=nl.sbuf)
+        places = nl.ndarray((size, len(steps) * many), dtype=nl.uint32, buffer=nl.sbuf)
+        for n, start in enumerate(steps):
+            tile = _searched(inp[part, start : min(start + _STEP, width)], k)
+            mine = slice(n * many, (n + 1) * many)
+            _search(tile, best[:, mine], places[:, mine])
+            if start:
+                nisa.tensor_scalar(
+                    dst=places[:, mine], data=places[:, mine], op0=nl.add, operand0=start
+                )
+        if len(steps) > 1:
+            best, places = _merged(best, places, many)
+        _finish(best, places, k)
+        result = nl.ndarray((size, k), dtype=inp.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=result, src=best[:, :k])
+        nisa.dma_copy(dst=values[part], src=result)
+        nisa.dma_copy(dst=indices[part], src=places.view(nl.int32)[:, :k])
+    return values, indices
+
+
+def _check(inp, k):
+    """Return the columns at which searches begin."""
+    check_floats("topk", inp=inp)
+    require(
+        len(inp.shape) == 2 and inp.shape[1] <= 2**24,
+        f"topk: `inp` has shape {list(inp.shape)}; expected [rows, width], width at most {2**24}",
+        "reshape it: inp.reshape((-1, inp.shape[-1]))",
+    )
+    width = inp.shape[1]
+    steps = range(0, width, _STEP)
+    require(
+        0 < k <= width and len(steps) * (k + _EIGHT - 1) // _EIGHT * _EIGHT <= _MOST,
+        f"topk: k={k} of {width} columns; expected 1 to {min(width, _MOST // len(steps))}",
+        "take fewer; where all are wanted in order, use argsort",
+    )
+    return steps
+
+
+def _searched(view, k):
+    """Return a tile of at least 8 columns; with k above 8 what is -inf becomes the lowest number."""
+    size, width = view.shape
+    tile = nl.ndarray((size, max(width, _EIGHT)), dtype=view.dtype, buffer=nl.sbuf)
+    if width < _EIGHT:
+        nisa.memset(dst=tile, value=float("-inf"))
+    nisa.dma_copy(dst=tile[:, :width], src=view)
+    if k > _EIGHT:
+        nisa.tensor_scalar(
+            dst=tile[:, :width], data=tile[:, :width], op0=nl.maximum, operand0=_LOWEST
+        )
+    return tile
+
+
+def _search(tile, values, places):
+    """Write the largest elements of each row and their places, eight at a time; `tile` is written to."""
+    for start in range(0, values.shape[1], _EIGHT):
+        eight = slice(start, start + _EIGHT)
+        nisa.max8(dst=values[:, eight], src=tile)
+        nisa.nc_find_index8(dst=places[:, eight], data=tile, vals=values[:, eight])
+        if eight.stop < values.shape[1]:
+            nisa.nc_match_replace8(dst=tile, data=tile, vals=values[:, eight], imm=float("-inf"))
+
+
+def _merged(best, places, many):
+    """Return the largest of what several searches found, and their places in the row."""
+    size, count = best.shape
+    values = nl.ndarray((size, many), dtype=nl.float32, buffer=nl.sbuf)
+    at = nl.ndarray((size, many), dtype=nl.uint32, buffer=nl.sbuf)
+    _search(best, values, at)
+    # Beside NaN nothing is found; what is gathered there is replaced at the end.
+    nisa.tensor_scalar(dst=at, data=at, op0=nl.minimum, operand0=count - 1)
+    result = nl.ndarray((size, many), dtype=nl.uint32, buffer=nl.sbuf)
+    nisa.nc_n_gather(dst=result, data=places, indices=at)
+    return values, result
+
+
+def _finish(best, places, k):
+    """Write -inf where the lowest number stands for it, and NaN and -1 into rows with NaN."""
+    size, count = best.shape
+    mask = nl.ndarray((size, count), dtype=nl.uint8, buffer=nl.sbuf)
+    if k > _EIGHT:
+        nisa.tensor_scalar(dst=mask, data=best, op0=nl.less_equal, operand0=_LOWEST)
+        nisa.tensor_copy_predicated(dst=best, src=float("-inf"), predicate=mask)
+    # NaN is larger than everything, so it comes first, and NaN alone differs from itself.
+    first = best[:, 0:1].broadcast(1, count)
+    nisa.tensor_tensor(dst=mask, data1=first, data2=first, op=nl.not_equal)
+    nisa.tensor_copy_predicated(dst=best, src=float("nan"), predicate=mask)
+    nisa.tensor_copy_predicated(dst=places.view(nl.int32), src=-1, predicate=mask)
+
+
+def _arguments(
+    rng: np.random.Generator, dtype: Any, rows: int, width: int, k: int
+) -> dict[str, Any]:
+    # Multiples of 1 / 16: many are equal.
+    inp = np.round(16 * rng.standard_normal((rows, width))) / 16
+    return {"inp": inp.astype(dtype), "k": k}
+
+
+def _edge(rng: np.random.Generator, width: int, k: int) -> dict[str, Any]:
+    """Return rows with -inf, so that fewer than k are finite, with -inf alone, and with NaN."""
+    arguments = _arguments(rng, np.float32, 4, width, k)
+    inp = arguments["inp"]
+    inp[0, 3:], inp[1], inp[2, width // 2] = -np.inf, -np.inf, np.nan
+    inp[3, 1::3] = np.inf
+    return arguments
+
+
+def _reference(inp: Any, k: int) -> tuple[np.ndarray, np.ndarray]:
+    x = inp.astype(np.float64)
+    order = np.argsort(-x, axis=1, kind="stable")[:, :k]
+    nan = np.isnan(x).any(axis=1, keepdims=True)
+    values = np.where(nan, np.nan, np.take_along_axis(x, order, axis=1))
+    return values, np.where(nan, -1, order)
+
+
+KERNEL = Prebuilt(
+    kernel=topk,
+    arguments=_arguments,
+    reference=_reference,
+    tested=(
+        {"rows": 128, "width": 96, "k": 8},
+        {"rows": 130, "width": 300, "k": 13},
+        {"rows": 5, "width": 8200, "k": 3},
+        {"rows": 5, "width": 16390, "k": 21},
+        {"rows": 1, "width": 1, "k": 1},
+    ),
+    ranges={"rows": range(1, 200), "width": range(1, 600), "k": range(1, 40)},
+    legal=lambda rows, width, k: k <= width,
+    timed=(
+        {"rows": 128, "width": 8192, "k": 8},
+        {"rows": 512, "width": 32768, "k": 8},
+    ),
+    tolerance={"float32": 0.0, "bfloat16": 0.0},
+    steps=(
+        "128 rows lie in the partitions, and 8192 columns at a time in the free axis.",
+        "The Vector engine finds the 8 largest elements of a row, in a second pass their indices.",
+        "For more than 8 it replaces them by -inf, and begins anew; -inf was made the lowest number before.",
+        "Of what it finds in all columns it finds the largest once more, and GpSimd gathers their indices.",
+        "Rows that begin with NaN are filled with NaN and -1.",
+    ),
+    sources=("NKI Library, rotational_topk and gpsimd_topk",),
+    falls_short=dict.fromkeys(
+        ("float32", "bfloat16"),
+        "the Vector engine goes through the elements twice, one in a cycle: for the values, and for the indices",
+    ),
+    edges={
+        "few finite, up to 8": lambda rng: _edge(rng, 40, 5),
+        "few finite, more than 8": lambda rng: _edge(rng, 8300, 20),
+    },
+    refused=(
+        Refused({"inp": (2, 3, 4), "k": 2}, "expected [rows, width]", "reshape"),
+        Refused({"inp": (2, 3), "k": 4}, "k=4 of 3 columns; expected 1 to 3", "argsort"),
+        Refused(
+            {"inp": np.zeros((2, 3), np.int32), "k": 2},
+            "`inp` is int32; expected float32 or bfloat16",
+            "inp.astype(np.float32)",
+        ),
+    ),
+)
