@@ -46,10 +46,8 @@ class _Quantity(NamedTuple):
 
 _QUANTITIES = (
     _Quantity("time us", lambda row: row.time_us, lambda value: f"{value:,.1f}"),
-    _Quantity("HBM bytes moved", lambda row: row.hbm_bytes, lambda value: f"{value:,.0f}"),
-    _Quantity(
-        "SBUF bytes of a partition", lambda row: row.sbuf_bytes, lambda value: f"{value:,.0f}"
-    ),
+    _Quantity("HBM bytes", lambda row: row.hbm_bytes, lambda value: f"{value:,.0f}"),
+    _Quantity("SBUF per partition", lambda row: row.sbuf_bytes, lambda value: f"{value:,.0f}"),
 )
 
 
@@ -88,7 +86,7 @@ class SizeChart(ChartForms):
 
         heads, table = self._table
         kinds = [[{"type": "xy"}]] * len(_QUANTITIES) + [[{"type": "table"}]]
-        down = 30 * len(table) + 40
+        down = 26 * len(table) + 110
         heights = [240.0] * len(_QUANTITIES) + [float(down)]
         figure = make_subplots(
             len(kinds), 1, specs=kinds, row_heights=heights, vertical_spacing=0.06
@@ -108,10 +106,17 @@ class SizeChart(ChartForms):
             ticks = {"tickvals": self.sizes, "ticktext": [f"{size:,}" for size in self.sizes]}
             figure.update_xaxes(row=row, col=1, title=self.across, **axis, **ticks)
             figure.update_yaxes(row=row, col=1, title=quantity.title, **axis, dtick=1)
-        cells = {"align": "right", "fill": {"color": PAPER.light}, "font": {"color": INK.light}}
-        columns = list(zip(*table, strict=True))
+        cells = {
+            "align": "right",
+            "fill": {"color": PAPER.light},
+            "font": {"color": INK.light, "size": 11},
+        }
+        columns = [list(column) for column in zip(*table, strict=True)]
+        columns[3] = [size_text(row.hbm_bytes) for row in self.rows]  # a column has little room
         body = go.Table(
-            header={"values": heads, **cells}, cells={"values": columns, **cells, "height": 26}
+            columnwidth=[3, 6, 3, 4, 3],
+            header={"values": heads, **cells},
+            cells={"values": columns, **cells, "height": 26},
         )
         figure.add_trace(body, len(kinds), 1)
         title = html.escape(self.title, quote=False).replace(" (", "<br>(", 1)
@@ -165,7 +170,7 @@ class SizeChart(ChartForms):
         for value in (math.exp(low), math.exp((low + high) / 2), math.exp(high)):
             _, y = place(self.sizes[0], value)
             picture.fill(_LEFT, y, right - _LEFT, 1, RULE)
-            text = size_text(value) if "bytes" in quantity.title else quantity.text(value)
+            text = size_text(value) if quantity.title != "time us" else quantity.text(value)
             picture.text(_LEFT - LETTER, y - TEXT_HEIGHT / 2, text, FAINT, end=True)
         for size in self.sizes:
             x, _ = place(size, 1)
