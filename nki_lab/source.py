@@ -58,6 +58,11 @@ def is_internal(code: CodeType) -> bool:
     return _look(code)[2]
 
 
+def is_prebuilt(code: CodeType) -> bool:
+    """Tell whether `code` belongs to a prebuilt kernel."""
+    return code.co_filename.startswith(_AUTHOR_ROOMS)
+
+
 def is_hidden(code: CodeType) -> bool:
     """Tell whether no author should be shown `code`: it is nki_lab's, Python's own library's or NumPy's."""
     return _look(code)[0]

@@ -164,11 +164,6 @@ def on_a_device(monkeypatch):
     jit(copy)(X)
 
 
-def a_prebuilt_kernel(monkeypatch):
-    with aliases():
-        import_module("neuronxcc.nki.kernels.attention").flash_fwd  # noqa: B018
-
-
 def between_nodes(monkeypatch):
     with aliases():
         ncc = import_module("nki.collectives")
@@ -195,7 +190,6 @@ def copy(x):
     ("use", "words", "row"),
     [
         (on_a_device, "device", "running on a device"),
-        (a_prebuilt_kernel, "prebuilt kernel `flash_fwd`", "`neuronxcc.nki.kernels`"),
         (between_nodes, "neuron_switch", "collectives between nodes"),
         (step_through_two_cores, "a stepper follows one core", "stepping through two cores"),
     ],

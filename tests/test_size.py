@@ -42,7 +42,7 @@ BUDGETS = {
     "explain": 990,
     "ir": 9_950,
     "isa": 11_300,
-    "kernels": 4_700,
+    "kernels": 6_000,
     "language": 2_600,
     "magics": 3_000,
     "migration": 5_600,

@@ -169,14 +169,19 @@ def states(version: Version) -> list[NameState]:
 
 
 def beta1_states() -> list[NameState]:
-    """Return the state of every official name of the older dialect; its prebuilt kernels are absent."""
+    """Return the state of every official name of the older dialect, prebuilt kernels included."""
     found = [
         NameState(official, ABSENT, "absent, or with another signature") if is_missing
         else NameState(official, COMPLETE)
         for official, is_missing in _official(BETA1_API)
     ]  # fmt: skip
     for module, names in BETA1_API["prebuilt"].items():
-        found += [NameState(f"{module}.{n}", ABSENT, "a prebuilt kernel") for n in names]
+        room = _room(module, _homes())
+        found += [
+            NameState(f"{module}.{n}", COMPLETE) if _there(room, n)
+            else NameState(f"{module}.{n}", ABSENT, "a prebuilt kernel")
+            for n in names
+        ]  # fmt: skip
     return sorted(found, key=lambda s: s.name)
 
 

@@ -93,6 +93,12 @@ def running() -> Program:
     return _running.program
 
 
+def placed() -> tuple[tuple[int, ...], tuple[int, ...]] | None:
+    """Return the launch grid and the place of the program that runs; None where none of this dialect does."""
+    program = _running.program
+    return None if program is None else (program.grid, program.place)
+
+
 def program_id(axis: int) -> int:
     """Return the place of this program along an axis of the launch grid; 0 without a grid."""
     program = running()

@@ -22,7 +22,7 @@ from nki_lab.ir.definition.author_text import variable_of
 from nki_lab.ir.definition.instruction import Instruction
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.source import Span, Stack
+from nki_lab.source import Span, Stack, is_prebuilt
 from nki_lab.targets.spaces import SHARED_HBM
 
 #: Loops whose variables the old compiler knew by their names only.
@@ -185,7 +185,8 @@ class _Texts(dict[int, _Text]):
         """Return that of one function."""
         text = self.get(id(code))
         if text is None:
-            lines = "".join(linecache.getlines(code.co_filename))
+            # Prebuilt kernels are in today's dialect, whose names mean other things.
+            lines = "" if is_prebuilt(code) else "".join(linecache.getlines(code.co_filename))
             text = self[id(code)] = _text(lines, code.co_name, code.co_firstlineno)
         return text
 
@@ -287,7 +288,8 @@ def _check_shared(builder: Builder, storage: Storage, texts: _Texts) -> None:
     around = [
         b for p in places for b in texts.of(p[0]).blocks if b.first <= Span.of(p).line <= b.last
     ]
-    if not around and len(places) > 1 and places[-1][0] is builder.root:
+    is_in_called = len(places) > 1 and not is_prebuilt(places[0][0])
+    if not around and is_in_called and places[-1][0] is builder.root:
         builder.find(
             "portability",
             f"`{storage.name}` in nl.shared_hbm is made in the function `{places[0][0].co_name}`, which the kernel"

@@ -39,6 +39,7 @@ from nki_lab.source import (
     is_internal,
     is_of_library,
     is_of_package,
+    is_prebuilt,
     stack_of_traceback,
 )
 from nki_lab.versions import VERSIONS, Version, begun_with, named_since
@@ -134,6 +135,8 @@ def check_called(
     for function in _reached(source, builder, bound):
         if function.called and function.code is not source.code:
             if function.dialects and dialect not in function.dialects:
+                if is_prebuilt(function.code) and _is_called_by_prebuilt(function):
+                    continue  # under its official name, with tensors of its own dialect
                 # What follows from a call between dialects helps nobody.
                 return [_another_dialect(function, source)]
             errors += _errors(function)
@@ -451,6 +454,11 @@ def _another_dialect(function: _Function, source: SourceKernel) -> MixedDialects
         stack=function.callers or (source.place,),
         help="write a kernel and everything it calls in one dialect",
     )
+
+
+def _is_called_by_prebuilt(function: _Function) -> bool:
+    caller = function.callers[0] if function.callers else None
+    return isinstance(caller, tuple) and is_prebuilt(caller[0])
 
 
 def _grouped(function: _Function) -> Iterator[tuple[Construct, str, list[Any]]]:

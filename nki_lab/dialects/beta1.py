@@ -75,6 +75,14 @@ def _run(
 # fit out of the way by itself, so a kernel that needs more than the chip has runs all the same, with a finding.
 _STANDARD = {"target": "trn2", "capacity": "finding"}
 
+#: The package of the official prebuilt kernels, and the room that offers them. Its modules are the files of
+#: nki-samples, src/nki_samples/reference, which its __init__ calls the same kernels.
+PREBUILT, _KERNELS = "neuronxcc.nki.kernels", "nki_lab.kernels.official"
+_FILES = (
+    "allocated_attention", "allocated_fused_linear", "attention", "double_row_matmul", "rmsnorm_quant",
+    "rmsnorm_quant.rmsnorm_quant", "tutorial", "vision",
+)  # fmt: skip
+
 BETA1 = Dialect(
     title="the older dialect (neuronxcc.nki)",
     root="neuronxcc",
@@ -87,15 +95,9 @@ BETA1 = Dialect(
         "neuronxcc.nki.language": "nki_lab.api.beta1.language",
         "neuronxcc.nki.language.constants": "nki_lab.api.beta1.language_constants",
         "neuronxcc.nki.typing": "nki_lab.api.beta1.typing",
+        PREBUILT: _KERNELS,
+        **{f"{PREBUILT}.{name}": f"{_KERNELS}.{name}" for name in _FILES},
     },
-    refusing=dict.fromkeys(
-        (
-            "neuronxcc.nki.kernels",
-            "neuronxcc.nki.kernels.attention",
-            "neuronxcc.nki.kernels.vision",
-        ),
-        "nki_lab.api.beta1.kernels",
-    ),
     ready={
         "nki": "neuronxcc.nki",
         "nl": "neuronxcc.nki.language",

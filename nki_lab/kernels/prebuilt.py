@@ -75,6 +75,8 @@ class Prebuilt:
         loss: for a kernel that computes gradients: the function of the same arguments that it differentiates.
         gradients: for each of its results, the argument by which it differentiates.
         multiplies: work of its products at a size, in multiplications and additions.
+        official: what it offers in modules of Beta 1, by full name: "neuronxcc.nki.kernels.vision.resize_nearest" and
+            such. Functions and kernels become kernels of the older dialect (kernels/official.py).
         falls_short: why it stays below 85 % of its roof at its large size, by dtype.
         steps: what the kernel does, in order, one sentence each.
         sources: where its signature and its mathematics are described.
@@ -100,6 +102,7 @@ class Prebuilt:
     gradients: tuple[str, ...] = ()
     multiplies: Callable[..., int] = field(default=lambda **size: 0)
     falls_short: Mapping[str, str] = field(default_factory=dict)
+    official: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def name(self) -> str:

@@ -111,5 +111,8 @@ def test_the_modules_are_there_only_where_they_are_asked_for():
         types = (np.float32, nki.language.bfloat16, nki.language.float8_e4m3, "int16")
         assert [sizeinbytes(dtype) for dtype in types] == [4, 2, 1, 2]
         assert constants.oob_mode is nki.isa.oob_mode
-        with pytest.raises(NotModelled, match="prebuilt kernel `flash_fwd` is not there yet"):
-            from neuronxcc.nki.kernels.attention import flash_fwd  # noqa: F401
+        with pytest.raises(
+            NotModelled, match="attention: there is no prebuilt kernel `flash_fwt`"
+        ) as e:
+            from neuronxcc.nki.kernels.attention import flash_fwt  # noqa: F401
+        assert "did you mean `flash_fwd`" in e.value.help

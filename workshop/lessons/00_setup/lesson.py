@@ -97,6 +97,5 @@ def double(x):
 # | collectives between nodes | an error; `nki_lab.launch` runs the ranks of one node |
 # | transfer times between ranks | the report says that it is not counted |
 # | stepping through two cores, or ranks, that exchange data | the stepper says so and suggests what to do instead |
-# | the prebuilt kernels of `neuronxcc.nki.kernels` | an error that names where their source is |
 #
 # Next: [01 First kernel](01_first_kernel.ipynb).

@@ -1,0 +1,46 @@
+"""What a kernel computes of its work, and where its results are, under whatever grid it was launched.
+
+for b, head in places("flash_fwd", batch, kv_heads):  # all, those of this core, or the one of this program
+    ...
+out = result("out", (batch, heads, queries, d), dtype)  # one tensor for all programs and cores
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import nki_lab.language as nl
+from nki_lab.beta1.creation import ndarray
+from nki_lab.beta1.program import placed
+from nki_lab.errors import KernelArgument
+from nki_lab.targets.spaces import SHARED_HBM
+
+
+def places(kernel: str, *sizes: int) -> Iterator[tuple[int, ...]]:
+    """Yield the places of a grid of these sizes that the caller computes.
+
+    Today's kernel on one core computes all; of two cores each takes every second. A program of the older dialect
+    computes its own; KernelArgument where the launch grid is another.
+    """
+    program = placed()
+    if program is None:
+        core, cores = nl.program_id(0), nl.num_programs(0)
+        yield from itertools.islice(itertools.product(*map(range, sizes)), core, None, cores)
+        return
+    grid, place = program
+    if grid != sizes:
+        launched = f"launched on the grid {list(grid)}" if grid else "called without a launch grid"
+        raise KernelArgument(
+            f"{kernel} is {launched}; expected the grid {list(sizes)}",
+            help=f"write {kernel}[{', '.join(map(str, sizes))}](...)",
+        )
+    yield place
+
+
+def result(name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """Return a tensor in HBM for a result; all programs and cores of a launch write into the same."""
+    if placed() is None:
+        return nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm, name=name)
+    return ndarray(shape, dtype=dtype, buffer=SHARED_HBM, name=name).base

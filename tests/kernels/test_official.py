@@ -1,0 +1,115 @@
+"""Prebuilt kernels under their official names of Beta 1: kernels of the older dialect, launched on official grids."""
+
+import pickle
+
+import numpy as np
+import pytest
+
+import nki_lab
+from nki_lab import kernels
+from nki_lab.api.install import aliases
+from nki_lab.dialects.beta1 import BETA1
+from nki_lab.errors import KernelArgument, MixedDialects, NotModelled
+
+with aliases():
+    import neuronxcc.nki as nki
+    import neuronxcc.nki.language as nl
+    from neuronxcc.nki.kernels.attention import FlashConfig, flash_fwd
+
+OFFICIAL = [(name, official) for name in kernels.names() for official in kernels.get(name).official]
+
+
+@pytest.mark.parametrize("case", OFFICIAL, ids=str)
+def test_every_official_name_is_in_its_module_with_the_signature_of_the_kernel(case):
+    name, official = case
+    module, _, called = official.rpartition(".")
+    with aliases():
+        space = __import__(module, fromlist=[called])
+    value = getattr(space, called)
+    own = kernels.get(name).official[official]
+    assert called in space.__all__ and value is not own
+    if isinstance(own, type):
+        assert issubclass(value, own) and value is not own
+    else:
+        assert value.source.dialect is BETA1 and value.__signature__ == own.__signature__
+
+
+def _attention():
+    rng = np.random.default_rng(3)
+    q = rng.standard_normal((2, 4, 16, 128)).astype(np.float32)
+    k = rng.standard_normal((2, 2, 16, 200)).astype(np.float32)
+    v = rng.standard_normal((2, 2, 200, 16)).astype(np.float32)
+    return q, k, v
+
+
+OPTIONS = {"use_causal_mask": False, "mixed_precision": False}
+
+
+def test_an_official_kernel_gives_the_values_of_todays_in_all_ways_to_launch_it():
+    q, k, v = _attention()
+    config = FlashConfig(seq_tile_size=512)
+    out, lse = kernels.flash_fwd(q, k, v, None, config=config, **OPTIONS)
+    found = {
+        "call": flash_fwd[2, 2](q, k, v, None, config=config, **OPTIONS),
+        "run": nki_lab.run(flash_fwd[2, 2], q, k, v, None, config=config, **OPTIONS).value,
+        "simulate": nki.simulate_kernel(flash_fwd[2, 2], q, k, v, None, config=config, **OPTIONS),
+        "baremetal": nki.baremetal(flash_fwd)[2, 2](q, k, v, None, config=config, **OPTIONS),
+        "sent": pickle.loads(pickle.dumps(flash_fwd))[2, 2](
+            q, k, v, None, config=config, **OPTIONS
+        ),
+    }
+    for way, results in found.items():
+        np.testing.assert_array_equal(results[0], out, err_msg=way)
+        np.testing.assert_array_equal(results[1], lse, err_msg=way)
+    timed = nki.benchmark(flash_fwd)[2, 2]
+    timed(q, k, v, None, config=config, **OPTIONS)
+    assert timed.benchmark_result.nc_latency.get_latency_percentile(50) > 1
+
+
+def test_a_kernel_of_the_older_dialect_calls_an_official_one():
+    q, k, v = _attention()
+
+    @nki.jit
+    def twice(q, k, v):
+        config = FlashConfig(training=False)
+        attended = flash_fwd(q, k, v, None, config=config, **OPTIONS)
+        out = nl.ndarray(attended.shape, dtype=attended.dtype, buffer=nl.shared_hbm)
+        b, kv_head = nl.program_id(0), nl.program_id(1)
+        for head in nl.affine_range(2):
+            tile = nl.load(attended[b, kv_head * 2 + head])
+            nl.store(out[b, kv_head * 2 + head], tile + tile)
+        return out
+
+    config = FlashConfig(training=False)
+    want = kernels.flash_fwd(q, k, v, None, config=config, **OPTIONS)
+    np.testing.assert_array_equal(twice[2, 2](q, k, v), want * 2)
+
+
+@pytest.mark.parametrize(
+    ("grid", "said"),
+    [(None, "called without a launch grid"), ((2, 4), "launched on the grid [2, 4]")],
+)
+def test_a_wrong_grid_is_an_error_that_names_the_right_one(grid, said):
+    kernel = flash_fwd if grid is None else flash_fwd[grid]
+    with pytest.raises(KernelArgument) as caught:
+        kernel(*_attention(), None)
+    assert f"flash_fwd is {said}; expected the grid [2, 2]" in caught.value.message
+    assert "write flash_fwd[2, 2](...)" in caught.value.help
+
+
+def test_a_kernel_of_the_older_dialect_does_not_call_one_by_its_name_of_today():
+    @nki.jit
+    def mixed(q, k, v):
+        return kernels.flash_fwd(q, k, v, None)
+
+    with pytest.raises(MixedDialects, match="`flash_fwd` is written in today's NKI"):
+        mixed[2, 2](*_attention())
+
+
+def test_a_name_that_no_kernel_has_is_an_error_in_every_module():
+    with aliases():
+        import neuronxcc.nki.kernels as package
+        from neuronxcc.nki.kernels import vision
+    for space in (package, vision):
+        with pytest.raises(NotModelled, match="there is no prebuilt kernel `flash_fwd`"):
+            _ = space.flash_fwd
