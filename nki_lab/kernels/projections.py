@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
@@ -28,6 +29,14 @@ class QKVOutputLayout(Enum):
     NBSd = 1
 
 
+class ActFnType(Enum):
+    """Activation functions of an MLP."""
+
+    SiLU = 0
+    GELU = 1
+    GELU_Tanh_Approx = 2
+
+
 def choice_of(kernel: str, name: str, value: Any, choices: type[Enum]) -> Any:
     """Return the member that a value names: a member, one of another enumeration with its name, or the name."""
     wanted = str(getattr(value, "name", value))
@@ -39,21 +48,20 @@ def choice_of(kernel: str, name: str, value: Any, choices: type[Enum]) -> Any:
     return choices[wanted]
 
 
-def row_tiles(matrix: Any, start: int, wide: int) -> list[Any]:
-    """Return some columns of a matrix as tiles of 128 rows in SBUF, of which one transfer brings up to eight."""
-    (rows, columns), pmax, tiles = matrix.shape, nl.tile_size.pmax, []
+def row_tiles(matrix: Any, start: int, wide: int) -> Iterator[Any]:
+    """Yield some columns of a matrix as tiles of 128 rows in SBUF, of which one transfer brings up to eight."""
+    (rows, columns), pmax = matrix.shape, nl.tile_size.pmax
     for first in range(0, rows, _GROUP * pmax):
         whole = min(_GROUP, (rows - first) // pmax)
         if whole:
             group = nl.ndarray((pmax, whole, wide), dtype=matrix.dtype, buffer=nl.sbuf)
             pattern = [[columns, pmax], [pmax * columns, whole], [1, wide]]
             nisa.dma_copy(dst=group, src=matrix.ap(pattern, offset=first * columns + start))
-            tiles += [group[:, n] for n in range(whole)]
+            yield from (group[:, n] for n in range(whole))
         if whole < _GROUP and (rest := (rows - first) % pmax):
             last = nl.ndarray((rest, wide), dtype=matrix.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=last, src=matrix[rows - rest :, start : start + wide])
-            tiles.append(last)
-    return tiles
+            yield last
 
 
 def normalised(tile: Any, eps: float, gamma: Any = None) -> Any:

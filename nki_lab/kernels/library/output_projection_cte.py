@@ -43,10 +43,10 @@ def output_projection_cte(attention, weight, bias=None):
         inputs = attention[b].reshape((heads * d, tokens))
         for first in range(0, tokens, block):
             count = min(block, tokens - first)
-            stationary = row_tiles(inputs, first, count)
+            stationary = list(row_tiles(inputs, first, count))
             for start in range(0, hidden, widest):
                 wide = min(widest, hidden - start)
-                moving = row_tiles(weight, start, wide)
+                moving = list(row_tiles(weight, start, wide))
                 for n in range(0, count, pmax):
                     size = min(pmax, count - n)
                     product = nl.ndarray((size, wide), dtype=nl.float32, buffer=nl.psum)

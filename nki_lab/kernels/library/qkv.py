@@ -85,7 +85,7 @@ def qkv(
             turn(tile, turned[:, :, part])
         for start in range(0, columns, widest):
             wide = min(widest, columns - start)
-            weights = row_tiles(fused_qkv_weights, start, wide)
+            weights = list(row_tiles(fused_qkv_weights, start, wide))
             for n in range(0, count, pmax):
                 size = min(pmax, count - n)
                 product = nl.ndarray((size, wide), dtype=nl.float32, buffer=nl.psum)

@@ -37,17 +37,17 @@ def swiglu_mlp(x_t, gate, up, down):
     out = nl.ndarray((tokens, hidden), dtype=x_t.dtype, buffer=nl.shared_hbm)
     for first in range(0, tokens, _TOKENS):
         count = min(_TOKENS, tokens - first)
-        inputs = row_tiles(x_t, first, count)
+        inputs = list(row_tiles(x_t, first, count))
         activations = []
         for start in range(0, inner, _COLUMNS):
             wide = min(_COLUMNS, inner - start)
-            weights = [row_tiles(matrix, start, wide) for matrix in (gate, up)]
+            weights = [list(row_tiles(matrix, start, wide)) for matrix in (gate, up)]
             for n in range(0, wide, nl.tile_size.pmax):
                 part = slice(n, min(n + nl.tile_size.pmax, wide))
                 activations.append(_activated(weights, inputs, part, count))
         for left in range(0, hidden, nl.tile_size.gemm_moving_fmax):
             wide = min(nl.tile_size.gemm_moving_fmax, hidden - left)
-            _project(activations, row_tiles(down, left, wide), out, first, count, left)
+            _project(activations, list(row_tiles(down, left, wide)), out, first, count, left)
     return out
 
 
