@@ -48,6 +48,22 @@ def choice_of(kernel: str, name: str, value: Any, choices: type[Enum]) -> Any:
     return choices[wanted]
 
 
+def check_dtypes(kernel: str, **tensors: Any) -> None:
+    """Raise unless the first of tensors, by name of parameter, holds floats, and the others the same; or are None."""
+    (first, tensor), *others = tensors.items()
+    require(
+        tensor.dtype in (nl.float32, nl.bfloat16, nl.float16),
+        f"{kernel}: `{first}` is {tensor.dtype}; expected float32, bfloat16 or float16",
+        f"cast it: {first}.astype(np.float32)",
+    )
+    for name, value in others:
+        require(
+            value is None or value.dtype == tensor.dtype,
+            f"{kernel}: `{name}` is {value and value.dtype}, and `{first}` {tensor.dtype}",
+            "cast them to one dtype",
+        )
+
+
 def row_tiles(matrix: Any, start: int, wide: int) -> Iterator[Any]:
     """Yield some columns of a matrix as tiles of 128 rows in SBUF, of which one transfer brings up to eight."""
     (rows, columns), pmax = matrix.shape, nl.tile_size.pmax
@@ -125,10 +141,5 @@ def check_output_projection(
         f"{kernel}: `bias` has shape {None if bias is None else list(bias.shape)}; expected [1, {hidden}]",
         "reshape it: bias.reshape((1, -1))",
     )
-    for name, value in (("weight", weight), ("bias", bias)):
-        require(
-            value is None or value.dtype == attention.dtype,
-            f"{kernel}: `{name}` is {None if value is None else value.dtype}, and `attention` {attention.dtype}",
-            "cast them to one dtype",
-        )
+    check_dtypes(kernel, attention=attention, weight=weight, bias=bias)
     return tuple(shape)

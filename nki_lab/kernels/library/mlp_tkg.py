@@ -14,6 +14,7 @@ from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.projections import (
     ActFnType,
     NormType,
+    check_dtypes,
     choice_of,
     normalised,
     row_tiles,
@@ -131,11 +132,14 @@ def _check(x, gate, up, down, gamma):
             f" as `hidden_tensor` is {list(x.shape)}",
             "transpose or reshape what lies the other way",
         )
-        require(
-            value.dtype == x.dtype,
-            f"mlp_tkg: `{name}` is {value.dtype}, and `hidden_tensor` {x.dtype}",
-            "cast them to one dtype",
-        )
+    check_dtypes(
+        "mlp_tkg",
+        hidden_tensor=x,
+        gate_proj_weights_tensor=gate,
+        up_proj_weights_tensor=up,
+        down_proj_weights_tensor=down,
+        normalization_weights_tensor=gamma,
+    )
 
 
 def _activated(gate, up, inputs, start, columns, operator):

@@ -13,6 +13,7 @@ from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.projections import (
     NormType,
     QKVOutputLayout,
+    check_dtypes,
     choice_of,
     normalised,
     row_tiles,
@@ -140,16 +141,7 @@ def _check(x, weights, output_layout, bias, fused_norm_type, gamma, d_head):
             f"qkv: `{name}` has shape {None if value is None else list(value.shape)}; expected [1, {wide}]",
             "reshape it: value.reshape((1, -1))",
         )
-    for name, value in (
-        ("fused_qkv_weights", weights),
-        ("bias", bias),
-        ("gamma_norm_weights", gamma),
-    ):
-        require(
-            value is None or value.dtype == x.dtype,
-            f"qkv: `{name}` is {None if value is None else value.dtype}, and `input` {x.dtype}",
-            "cast them to one dtype",
-        )
+    check_dtypes("qkv", input=x, fused_qkv_weights=weights, bias=bias, gamma_norm_weights=gamma)
     require(
         (gamma is not None) == (norm is NormType.RMS_NORM),
         f"qkv: `fused_norm_type` is {norm.name}, and `gamma_norm_weights` is {'None' if gamma is None else 'given'}",
@@ -277,6 +269,11 @@ KERNEL = Prebuilt(
             },
             "`d_head` is 4, and `fused_qkv_weights` has 6 columns",
             "a divisor",
+        ),
+        Refused(
+            {"input": np.zeros((1, 4, 128), np.int32), "fused_qkv_weights": (128, 6)},
+            "`input` is int32; expected float32, bfloat16 or float16",
+            "astype",
         ),
         Refused(
             {"input": (1, 4, 128), "fused_qkv_weights": np.zeros((128, 6), np.float16)},
