@@ -48,13 +48,13 @@ def router_topk(x, w, w_bias, act_fn, k, router_pre_norm=True, norm_topk_prob=Fa
         nl.ndarray((tokens, experts), dtype=nl.float32, buffer=nl.shared_hbm) for _ in range(2)
     )
     index = nl.ndarray((tokens, k), dtype=nl.int32, buffer=nl.shared_hbm)
-    weights = row_tiles(w, 0, experts)
+    weights = list(row_tiles(w, 0, experts))
     bias = None if w_bias is None else per_column(w_bias)
     width = _BYTES // (len(weights) * (4 if x.dtype == nl.float32 else 2)) // pmax * pmax
     width = min(max(width, pmax), 1024)
     for start, tiles, size in _blocks(tokens, width):
         block = slice(start, start + tiles * size)
-        inputs = row_tiles(x, start, tiles * size)
+        inputs = list(row_tiles(x, start, tiles * size))
         # Partition p holds tokens p * tiles and up: a transfer then stores rows that follow each other.
         results = [
             nl.ndarray((size, tiles, out.shape[1]), dtype=out.dtype, buffer=nl.sbuf)
