@@ -101,8 +101,8 @@ def _averages(images, down, across):
         for first, n, step, span in _runs(across):
             pattern = [[rows * width, count], [width, rows], [step, n], [1, span]]
             windows = elements.ap(pattern, offset=across[first][0])
-            part = sums[:, row - top : row - top + rows, first : first + n]
-            nisa.tensor_reduce(dst=part, op=nl.add, data=windows, axis=3)
+            some = sums[:, row - top : row - top + rows, first : first + n]
+            nisa.tensor_reduce(dst=some, op=nl.add, data=windows, axis=3)
     result = nl.ndarray((count, len(down), len(across)), dtype=images.dtype, buffer=nl.sbuf)
     columns, height = len(across), bottom - top
     for first, n, step, high in _runs(down):
