@@ -18,13 +18,17 @@ from nki_lab.errors import KernelArgument
 from nki_lab.targets.spaces import SHARED_HBM
 
 
-def places(kernel: str, *sizes: int) -> Iterator[tuple[int, ...]]:
+def places(kernel: str, *sizes: int, alone: bool = False) -> Iterator[tuple[int, ...]]:
     """Yield the places of a grid of these sizes that the caller computes.
 
     Today's kernel on one core computes all; of two cores each takes every second. A program of the older dialect
-    computes its own; KernelArgument where the launch grid is another.
+    computes its own; KernelArgument where the launch grid is another. With `alone` it may also be called without a
+    launch grid, and computes all.
     """
     program = placed()
+    if alone and program is not None and not program[0]:
+        yield from itertools.product(*map(range, sizes))
+        return
     if program is None:
         core, cores = nl.program_id(0), nl.num_programs(0)
         yield from itertools.islice(itertools.product(*map(range, sizes)), core, None, cores)

@@ -113,3 +113,24 @@ def test_a_name_that_no_kernel_has_is_an_error_in_every_module():
     for space in (package, vision):
         with pytest.raises(NotModelled, match="there is no prebuilt kernel `flash_fwd`"):
             _ = space.flash_fwd
+
+
+@pytest.mark.parametrize(
+    ("official", "kernel", "grid"),
+    [
+        ("tutorial.add_kernel_nx8x128x512", "add_kernel_nx8x128x512", "n"),
+        ("vision.resize_nearest_fixed_dma_kernel", "resize_nearest", "batch"),
+        ("vision.resize_nearest_fixed_dma_kernel", "resize_nearest", None),
+        ("vision.select_and_scatter_kernel", "select_and_scatter", None),
+        ("vision.adaptive_avg_pool2d_kernel", "adaptive_avg_pool2d", None),
+    ],
+)
+def test_kernels_of_images_give_their_reference_on_the_official_grid(official, kernel, grid):
+    module, _, called = f"neuronxcc.nki.kernels.{official}".rpartition(".")
+    with aliases():
+        launched = getattr(__import__(module, fromlist=[called]), called)
+    prebuilt = kernels.get(kernel)
+    size = prebuilt.tested[1]
+    arguments = prebuilt.example(size, seed=4)
+    value = nki.simulate_kernel(launched[size[grid]] if grid else launched, **arguments)
+    assert prebuilt.error(value, arguments) <= prebuilt.tolerance["float32"]

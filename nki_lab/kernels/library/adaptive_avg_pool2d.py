@@ -164,6 +164,7 @@ def _size(*numbers: int) -> dict[str, int]:
 
 KERNEL = Prebuilt(
     kernel=adaptive_avg_pool2d,
+    official={"neuronxcc.nki.kernels.vision.adaptive_avg_pool2d_kernel": adaptive_avg_pool2d},
     arguments=_arguments,
     reference=_reference,
     tested=(

@@ -9,6 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
+from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
 
@@ -25,19 +26,20 @@ def add_kernel_nx8x128x512(a_ptr, b_ptr, n_elements):
         n_elements: how many elements are added, in row-major order.
     """
     _check(a_ptr, b_ptr, n_elements)
-    out = nl.ndarray(a_ptr.shape, dtype=a_ptr.dtype, buffer=nl.shared_hbm)
-    rows = a_ptr.shape[0] * nl.tile_size.pmax
-    a, b, sums = (tensor.reshape((rows, _WIDTH)) for tensor in (a_ptr, b_ptr, out))
+    out = result("out", a_ptr.shape, a_ptr.dtype)
+    rows = nl.tile_size.pmax
+    a, b, sums = (x.reshape((a_ptr.shape[0] * rows, _WIDTH)) for x in (a_ptr, b_ptr, out))
     whole, rest = divmod(n_elements, _WIDTH)
-    for first in range(0, rows, nl.tile_size.pmax):
-        part = slice(first, first + nl.tile_size.pmax)
+    for (block,) in places("add_kernel_nx8x128x512", a_ptr.shape[0]):
+        first = block * rows
+        part = slice(first, first + rows)
         full = slice(first, min(max(whole, first), part.stop))
-        result = nl.ndarray((nl.tile_size.pmax, _WIDTH), dtype=out.dtype, buffer=nl.sbuf)
+        tile = nl.ndarray((rows, _WIDTH), dtype=out.dtype, buffer=nl.sbuf)
         if full != part:
-            nisa.memset(dst=result, value=0.0)
+            nisa.memset(dst=tile, value=0.0)
         if full.stop > full.start:
-            _add(result[: full.stop - first], a[full], b[full])
-        nisa.dma_copy(dst=sums[part], src=result)
+            _add(tile[: full.stop - first], a[full], b[full])
+        nisa.dma_copy(dst=sums[part], src=tile)
         if rest and part.start <= whole < part.stop:
             ends = nl.ndarray((1, rest), dtype=out.dtype, buffer=nl.sbuf)
             _add(ends, a[whole : whole + 1, :rest], b[whole : whole + 1, :rest])
@@ -45,8 +47,8 @@ def add_kernel_nx8x128x512(a_ptr, b_ptr, n_elements):
     return out
 
 
-def _add(result, a, b):
-    nisa.tensor_tensor(dst=result, data1=loaded(a), data2=loaded(b), op=nl.add)
+def _add(dst, a, b):
+    nisa.tensor_tensor(dst=dst, data1=loaded(a), data2=loaded(b), op=nl.add)
 
 
 def _check(a, b, n_elements):
@@ -81,17 +83,19 @@ def _not_finite(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def _reference(a_ptr: Any, b_ptr: Any, n_elements: int) -> np.ndarray:
-    result = np.zeros(a_ptr.shape)
+    sums = np.zeros(a_ptr.shape)
     a, b = (x.astype(np.float64).ravel()[:n_elements] for x in (a_ptr, b_ptr))
     with np.errstate(invalid="ignore"):
-        result.ravel()[:n_elements] = a + b
-    return result
+        sums.ravel()[:n_elements] = a + b
+    return sums
 
 
 _BLOCK = 8 * 128 * 512
 
 KERNEL = Prebuilt(
     kernel=add_kernel_nx8x128x512,
+    official={"neuronxcc.nki.kernels.tutorial.add_kernel_nx8x128x512": add_kernel_nx8x128x512},
+    cores=(1, 2),
     arguments=_arguments,
     reference=_reference,
     tested=(

@@ -218,6 +218,7 @@ def _size(n: int, c: int, h: int, w: int) -> dict[str, int]:
 
 KERNEL = Prebuilt(
     kernel=select_and_scatter,
+    official={"neuronxcc.nki.kernels.vision.select_and_scatter_kernel": select_and_scatter},
     arguments=_arguments,
     reference=_reference,
     tested=(_size(2, 64, 12, 12), _size(3, 50, 61, 37), _size(1, 1, 1, 1), _size(1, 2, 300, 2)),
