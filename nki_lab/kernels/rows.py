@@ -88,3 +88,39 @@ def elements_at(matrix: Any, places: Any) -> Any:
     elements = matrix.reshape((count, 1))
     pattern = [[1, places.shape[0]], [1, 1]]
     return elements.ap(pattern=pattern, vector_offset=places, indirect_dim=0)
+
+
+def check_index(kernel: str, input: Any, dim: int, index: Any) -> None:
+    """Raise unless `input` is [rows, width], `index` is [count] in int32, and counts along axis 0."""
+    require(
+        dim == 0,
+        f"{kernel}: dim={dim}; expected 0",
+        "indices count rows; transpose to name columns: np.ascontiguousarray(input.T)",
+    )
+    require(
+        len(input.shape) == 2,
+        f"{kernel}: `input` has shape {list(input.shape)}; expected [rows, width]",
+        "reshape it: input.reshape((len(input), -1))",
+    )
+    require(
+        len(index.shape) == 1 and index.dtype == nl.int32,
+        f"{kernel}: `index` is {list(index.shape)} {index.dtype}; expected [count] int32",
+        "write index.astype(np.int32).reshape(-1)",
+    )
+
+
+def indices_of_rows(index: Any, matrix: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield up to 128 indices at a time, [size, 1] in SBUF, and a view of the rows of `matrix` at their places.
+
+    Partition p holds indices that follow each other, up to 128 of them, which one transfer loads.
+    """
+    count, pmax = index.shape[0], nl.tile_size.pmax
+    for start in range(0, count, pmax * pmax):
+        each, rest = divmod(min(pmax * pmax, count - start), pmax)
+        for first, size, turns in ((start, pmax, each), (start + each * pmax, rest, 1)):
+            if size and turns:
+                part = slice(first, first + size * turns)
+                indices = loaded(index[part].reshape((size, turns)))
+                rows = matrix[part].reshape_dim(0, (size, turns))
+                for turn in range(turns):
+                    yield indices[:, turn : turn + 1], rows[:, turn]
