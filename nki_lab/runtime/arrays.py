@@ -22,6 +22,7 @@ _TORCH_ONLY = {
     "torch.float8_e4m3fn": ("uint8", ml_dtypes.float8_e4m3fn),
     "torch.float8_e5m2": ("uint8", ml_dtypes.float8_e5m2),
 }
+_MAKE_OPERATOR = "make the kernel an operator: nki_lab.torch.custom_op(name, backward=...)(kernel)"
 
 
 def library_of(value: Any) -> str:
@@ -59,15 +60,22 @@ def argument_array(name: str, value: Any) -> np.ndarray:
     array = to_numpy(name, value)
     if getattr(value, "requires_grad", False) and sys.modules["torch"].is_grad_enabled():
         raise KernelArgument(
-            f"argument `{name}` requires gradients, which kernels do not compute yet: they would be lost",
-            help="pass tensor.detach(), or call the kernel inside `with torch.no_grad():`",
+            f"argument `{name}` requires gradients, which a kernel called directly does not compute: they would be"
+            " lost",
+            help=f"{_MAKE_OPERATOR}; without gradients, pass tensor.detach() or call it inside"
+            " `with torch.no_grad():`",
         )
     refuse_masked(name, array)
+    check_dtype(name, array, library_of(value))
+    return array
+
+
+def check_dtype(name: str, array: np.ndarray, library: str) -> None:
+    """Raise KernelArgument for an array of a dtype that NKI lacks; `library` is the one it came from."""
     # In other libraries int64 is what integers are by default, so there it is a mistake rather than a wide scalar.
-    dtype, library = dtype_of(array.dtype), library_of(value)
+    dtype = dtype_of(array.dtype)
     if array.ndim and (dtype is None or (dtype is int64 and library != "numpy")):
         raise no_such_dtype(name, array.dtype, library)
-    return array
 
 
 def refuse_masked(name: str, value: Any) -> None:
@@ -96,9 +104,9 @@ def _refuse_tracer(name: str, value: Any) -> None:
         return
     by = _JAX_TRACERS.get(type(value).__name__, "a transform of JAX")
     raise KernelArgument(
-        f"argument `{name}` has no values: it is a tracer of {by}, and kernels are not operators of JAX yet",
-        help="call the kernel outside of the transformed function; in jax.jit and jax.lax.scan, call it through"
-        " jax.pure_callback, with the shape and dtype of its result",
+        f"argument `{name}` has no values: it is a tracer of {by}, and a kernel itself is not an operator of JAX",
+        help="make the kernel an operator: nki_lab.jax.custom_op(name, backward=...)(kernel); or call it outside of the"
+        " transformed function",
     )
 
 
@@ -113,10 +121,9 @@ def refuse_compiler() -> None:
         compiles = frames is not None and frames.get_eval_frame_callback() not in (None, False)
     if compiles:
         raise KernelArgument(
-            "a kernel is called in a function that torch.compile or torch.export traces, and kernels are not operators"
-            " of torch yet",
-            help="call it outside of that function, or keep it out of the compilation:"
-            " kernel = torch.compiler.disable(kernel)",
+            "a kernel is called in a function that torch.compile or torch.export traces, and a kernel itself is not an"
+            " operator of torch",
+            help=f"{_MAKE_OPERATOR}; or keep it out of the compilation: kernel = torch.compiler.disable(kernel)",
         )
 
 
@@ -124,7 +131,7 @@ def _refuse_transform(name: str, tensor: Any) -> None:
     """Refuse tensors that transforms of torch hand to a function."""
     torch: Any = sys.modules.get("torch")
     kind = type(tensor)
-    outside = "call the kernel outside of the transformed function"
+    outside = f"{_MAKE_OPERATOR}; or call the kernel outside of the transformed function"
     if kind.__module__.startswith("torch.fx"):
         raise _no_values(name, "a proxy of torch.fx, which records what is done with it", outside)
     if kind.__module__.startswith("torch._subclasses"):
@@ -132,7 +139,7 @@ def _refuse_transform(name: str, tensor: Any) -> None:
     refuse_compiler()
     functorch = getattr(getattr(torch, "_C", None), "_functorch", None)
     if functorch is not None and functorch.is_functorch_wrapped_tensor(tensor):
-        help = f"{outside}; for a batch, loop over it or give the kernel an axis for it"
+        help = f"{outside}, and loop over a batch or give the kernel an axis for it"
         raise _no_values(name, "one of torch.func (vmap, grad, jvp)", help)
     jit = getattr(torch, "jit", None)
     if jit is not None and jit.is_tracing():
@@ -144,7 +151,7 @@ def _refuse_transform(name: str, tensor: Any) -> None:
 
 def _no_values(name: str, what: str, help: str) -> KernelArgument:
     return KernelArgument(
-        f"argument `{name}` has no values: it is {what}, and kernels are not operators of torch yet",
+        f"argument `{name}` has no values: it is {what}, and a kernel itself is not an operator of torch",
         help=help,
     )
 
@@ -156,6 +163,11 @@ def _from_torch(name: str, tensor: Any) -> np.ndarray:
             f"argument `{name}` is a torch tensor on {tensor.device}",
             help="pass a CPU tensor: tensor.cpu()",
         )
+    return values_of_torch(name, tensor)
+
+
+def values_of_torch(name: str, tensor: Any) -> np.ndarray:
+    """Return a tensor on the CPU as a NumPy array that shares its memory, and takes no part in its gradients."""
     tensor = tensor.detach()
     known = _TORCH_ONLY.get(str(tensor.dtype))
     if known is None:
@@ -172,7 +184,9 @@ def _from_torch(name: str, tensor: Any) -> np.ndarray:
 
 
 def to_library(array: np.ndarray, library: str) -> Any:
-    """Return a NumPy result as an array of the caller's library (NumPy for JAX)."""
+    """Return a NumPy result as an array of the caller's library."""
+    if library == "jax":
+        return sys.modules["jax"].numpy.array(array)
     if library != "torch":
         return array
     torch = sys.modules["torch"]

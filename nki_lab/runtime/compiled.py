@@ -16,7 +16,13 @@ from nki_lab.compiler.frontend import SourceKernel
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
-from nki_lab.compiler.trace import OutputRef, bind_arguments, is_array, map_arguments
+from nki_lab.compiler.trace import (
+    OutputRef,
+    TensorSpec,
+    bind_arguments,
+    is_array,
+    map_arguments,
+)
 from nki_lab.errors import (
     KernelArgument,
     NkiError,
@@ -67,6 +73,12 @@ class CompiledFunction:
         result = self.launch(*args, **kwargs)
         warn_of(result)
         return result.value
+
+    @property
+    def returns(self) -> Any:
+        """What a call returns, with a TensorSpec, its shape and dtype, in place of each array; nothing is run."""
+        outputs = [TensorSpec(t.shape, t.dtype) for t in self.compiled.kernel.outputs]
+        return _structured(self.compiled.kernel.result, outputs)
 
     def save(self, path: str | Path, source: bool = True) -> Path:
         """Write the kernel to a file that `nki_lab.load` reads, and return its path; see `CompiledKernel.save`."""

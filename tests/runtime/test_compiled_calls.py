@@ -94,3 +94,12 @@ def test_torch_tensors_that_numpy_cannot_read_are_named():
     for odd in (tensor.to_sparse(), torch._neg_view(tensor)):
         with pytest.raises(KernelArgument, match="`x` is a torch tensor that NumPy cannot read"):
             scaled(odd)
+
+
+def test_what_is_returned_is_known_before_a_run():
+    compiled = difference.compile(a=X, b=X)
+    assert (compiled.returns.shape, compiled.returns.dtype, compiled.runs) == (
+        (128, 24),
+        nl.float32,
+        0,
+    )

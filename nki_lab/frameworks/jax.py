@@ -1,0 +1,54 @@
+"""Kernels as operators of JAX: `nki_lab.jax.custom_op`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nki_lab.errors import ToolchainError
+
+
+def custom_op(
+    name: str,
+    kernel: Any = None,
+    *,
+    backward: Any = None,
+    save: Sequence[str] | None = None,
+    no_grad: Sequence[str] = (),
+    wrt: Sequence[str] | None = None,
+    results: Any = None,
+    vmap_method: str = "sequential",
+) -> Any:
+    """Make a kernel an operator of JAX; without `kernel`, return the decorator that does.
+
+    The operator computes on the simulator, through `jax.pure_callback` where JAX traces. It works under jax.jit, grad,
+    vjp, vmap, scan and remat, and where it cannot, an error says so. Arguments that are no arrays are constants of the
+    program.
+
+    Args:
+        name: "namespace::name", for errors.
+        kernel: a kernel of either dialect, with its grid and cores: `kernel[2]`.
+        backward: a kernel, an operator, or a function of arrays: (gradients of the results, what `save` names) ->
+            gradients of the arguments. Without one, a gradient that is asked for is an error.
+        save: names of arguments and results that `backward` takes after the gradients; by default the names of its own
+            parameters. A result is called as in the kernel's return statement, else out0, out1, ...
+        no_grad: names of results that have no gradient, such as statistics for `backward`.
+        wrt: names of the arguments that `backward` returns gradients for, in order; by default all that have no
+            default.
+        results: number of results, their names, or the class of a NamedTuple; by default what the kernel's return
+            statement says.
+        vmap_method: how jax.vmap calls the kernel, as for `jax.pure_callback`; "sequential" calls it for each element.
+    """
+    try:
+        from nki_lab.frameworks.jax_operator import make_operator
+    except ModuleNotFoundError as error:
+        if error.name != "jax":
+            raise
+        raise ToolchainError("JAX is not installed", help="pip install jax") from None
+    options = {
+        "backward": backward, "save": save, "no_grad": no_grad, "wrt": wrt, "results": results,
+        "vmap_method": vmap_method,
+    }  # fmt: skip
+    if kernel is not None:
+        return make_operator(name, kernel, options)
+    return lambda kernel: make_operator(name, kernel, options)

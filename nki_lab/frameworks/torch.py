@@ -1,0 +1,61 @@
+"""Kernels as operators of PyTorch: `nki_lab.torch.custom_op`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nki_lab.errors import ToolchainError
+
+
+def custom_op(
+    name: str,
+    kernel: Any = None,
+    *,
+    backward: Any = None,
+    save: Sequence[str] | None = None,
+    no_grad: Sequence[str] = (),
+    wrt: Sequence[str] | None = None,
+    shapes: Callable[..., Any] | None = None,
+    results: Any = None,
+    mutates: str | Sequence[str] = (),
+    types: Mapping[str, Any] | None = None,
+    autocast: Any = None,
+) -> Any:
+    """Make a kernel an operator of PyTorch; without `kernel`, return the decorator that does.
+
+    The operator computes on the simulator. It works under torch.compile, torch.export, torch.func and autograd, and
+    where it cannot, it raises an error that names it. A name that is taken gets a version, such as "lab::rmsnorm__v2":
+    what was compiled with the earlier operator keeps that one.
+
+    Args:
+        name: "namespace::name".
+        kernel: a kernel of either dialect, with its grid and cores: `kernel[2]`.
+        backward: a kernel, an operator, or a function of tensors: (gradients of the results, what `save` names) ->
+            gradients of the arguments. Without one, a gradient that is asked for is an error.
+        save: names of arguments and results that `backward` takes after the gradients; by default the names of its own
+            parameters. A result is called as in the kernel's return statement, else out0, out1, ...
+        no_grad: names of results that have no gradient, such as statistics for `backward`.
+        wrt: names of the arguments that `backward` returns gradients for, in order; by default all tensors.
+        shapes: (arguments) -> for each result a tensor of its shape and dtype, or (shape, dtype). It is needed for
+            dynamic shapes only: otherwise the kernel is compiled for the shapes.
+        results: number of results, their names, or the class of a NamedTuple; by default what the kernel's return
+            statement says.
+        mutates: names of the arguments that the kernel writes.
+        types: type of an argument that has neither annotation nor default: float, int, bool, str, `list[int]`,
+            `list[torch.Tensor]`, or a word of PyTorch's schemas. All others are tensors.
+        autocast: dtype that arguments are cast to under torch.autocast; by default they are left as they are.
+    """
+    try:
+        from nki_lab.frameworks.torch_operator import make_operator
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ToolchainError("PyTorch is not installed", help="pip install torch") from None
+    options = {
+        "backward": backward, "save": save, "no_grad": no_grad, "wrt": wrt, "shapes": shapes, "results": results,
+        "mutates": mutates, "types": types, "autocast": autocast,
+    }  # fmt: skip
+    if kernel is not None:
+        return make_operator(name, kernel, options)
+    return lambda kernel: make_operator(name, kernel, options)

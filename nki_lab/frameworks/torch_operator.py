@@ -1,0 +1,430 @@
+"""Operators of PyTorch: schema, values on the simulator, shapes of fake tensors, batches, and their registration."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import types
+import typing
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+
+from nki_lab.compiler.trace import TensorSpec
+from nki_lab.dtypes import DType, dtype_of
+from nki_lab.errors import KernelArgument, ToolchainError
+from nki_lab.frameworks.operator import (
+    Derivative,
+    KernelOperator,
+    Operator,
+    derivative_of,
+    kernel_operator,
+    spec_of,
+)
+from nki_lab.frameworks.torch_gradients import record_gradients
+from nki_lab.runtime import KernelFunction
+from nki_lab.runtime.arrays import check_dtype, to_library, values_of_torch
+
+#: Every definition stays: a handle of an operator whose library is gone can end the process.
+_LIBRARIES: dict[str, Any] = {}
+
+_TYPES = {torch.Tensor: "Tensor", float: "float", int: "int", bool: "bool", str: "str"}
+
+
+class TorchOperator(Operator):
+    """A kernel as an operator of PyTorch: call it with tensors.
+
+    Attributes:
+        op: the overload, as `torch.library.opcheck` takes it.
+    """
+
+    def __init__(
+        self,
+        registered: Registered,
+        backward: Any,
+        look: Callable[[Sequence[Any]], None] | None,
+        again: tuple[Any, ...],
+    ) -> None:
+        operator = registered.operator
+        assert operator.results is not None
+        super().__init__(operator, backward, (_again, (registered.name, *again)))
+        self.op = registered.overload
+        self._look = look
+        self._make = operator.results.make
+        self._is_single = len(operator.results.names) == 1 and self._make not in (tuple, list)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the operator."""
+        if self._look is not None and not torch.compiler.is_compiling():
+            self._look((*args, *kwargs.values()))
+        results = self.op(*args, **kwargs)
+        return results if self._is_single else self._make(results)
+
+
+_OPERATORS: dict[str, TorchOperator] = {}
+
+
+def _again(versioned: str, name: str, kernel: Any, options: dict[str, Any]) -> TorchOperator:
+    """Return the operator of a name in another process."""
+    return _OPERATORS.get(versioned) or make_operator(name, kernel, options)
+
+
+def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOperator:
+    """Register a kernel as an operator; `options` are those of `nki_lab.torch.custom_op`."""
+    operator = kernel_operator(
+        name, kernel, options["results"], options["mutates"], options["shapes"]
+    )
+    schema = Schema(operator, options["types"] or {})
+    derivative = derivative_of(
+        operator,
+        options["backward"],
+        options["save"],
+        options["no_grad"],
+        options["wrt"],
+        schema.tensors,
+    )
+    registered = Registered(operator, schema)
+    backward = derivative.backward if derivative is not None else None
+    if derivative is not None and derivative.is_kernel:
+        backward = _backward_operator(registered, derivative)
+    look = record_gradients(registered, derivative, backward, tuple(options["no_grad"]))
+    if options["autocast"] is not None:
+        torch.library.register_autocast(
+            registered.name, "cpu", options["autocast"], lib=registered.library
+        )
+    again = name, operator.kernel, dict(options)
+    made = _OPERATORS[registered.name] = TorchOperator(registered, backward, look, again)
+    return made
+
+
+def _backward_operator(forward: Registered, derivative: Derivative) -> Any:
+    """Register a backward kernel as an operator without a derivative; return a function of tensors."""
+    kernel: KernelFunction = derivative.backward
+    operator = KernelOperator(f"{forward.name}_backward", kernel, None)
+    of, saved = len(derivative.of), derivative.save
+    types = dict.fromkeys(operator.names[:of], "Tensor")
+    types.update(
+        (own, forward.schema.types.get(name, "Tensor"))
+        for own, name in zip(operator.names[of:], saved, strict=True)
+    )
+    schema = Schema(operator, types, "Tensor[]")
+    like = {name: of + saved.index(name) for name in derivative.wrt if name in saved}
+
+    def shapes(*values: Any) -> Any:
+        """Return the shapes of gradients: those of the arguments, where these are saved."""
+        return [values[like[name]] for name in derivative.wrt if values[like[name]] is not None]
+
+    lists = any(forward.schema.types[name].endswith("[]") for name in derivative.wrt)
+    if len(like) == len(derivative.wrt) and not lists:
+        operator.shapes = shapes
+    registered = Registered(operator, schema)
+    record_gradients(registered, None, None, (), "no second derivative")
+    return registered.overload
+
+
+class Schema:
+    """The arguments of an operator as PyTorch writes them.
+
+    Attributes:
+        types: parameter -> its type, such as "Tensor", "float" or "Tensor?".
+        text: "(Tensor x, float eps=1e-06) -> Tensor".
+        positional: how many arguments are given by position.
+    """
+
+    def __init__(
+        self, operator: KernelOperator, given: Mapping[str, Any], returns: str = ""
+    ) -> None:
+        try:
+            hints = typing.get_type_hints(operator.kernel.func)
+        except Exception:  # an annotation whose names are not there at run time
+            hints = {}
+        self.types = {
+            p.name: _type_of(operator, p, {**hints, **given}.get(p.name, p.empty))
+            for p in operator.parameters
+        }
+        self.defaults = tuple(p.default for p in operator.parameters)
+        optional = [p.default is not p.empty for p in operator.parameters]
+        ordered = optional == sorted(optional)
+        self.positional = sum(ordered or p.kind is not p.KEYWORD_ONLY for p in operator.parameters)
+        letters = iter("abcdefgh")
+        words = []
+        for n, p in enumerate(operator.parameters):
+            if n == self.positional:
+                words.append("*")
+            kind = self.types[p.name]
+            if n >= self.positional and kind.startswith("Tensor"):
+                raise operator._refuse(
+                    f"the tensor `{p.name}` is a keyword-only argument after one with a default",
+                    "put it before the arguments that have defaults",
+                )
+            if p.name in operator.mutates:
+                kind = kind.replace("Tensor", f"Tensor({next(letters)}!)", 1)
+            words.append(f"{kind} {p.name}" + (f"={_default(p.default)}" if optional[n] else ""))
+        if operator.results is not None and not returns:
+            count = len(operator.results.names)
+            returns = "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+        self.text = f"({', '.join(words)}) -> {returns}"
+
+    @property
+    def tensors(self) -> tuple[str, ...]:
+        """Names of the parameters that are tensors, or lists of them."""
+        return tuple(name for name, kind in self.types.items() if kind.startswith("Tensor"))
+
+    def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """Return a value for each parameter: PyTorch leaves out those that have their default."""
+        values = list(args)
+        for name, default in itertools.islice(
+            zip(self.types, self.defaults, strict=True), len(args), None
+        ):
+            values.append(kwargs.get(name, default))
+        return values
+
+    def call(self, function: Any, *first: Any, values: Sequence[Any]) -> Any:
+        """Call an overload, or its `redispatch`, with a value for each parameter."""
+        names = list(self.types)[self.positional :]
+        keywords = dict(zip(names, values[self.positional :], strict=True))
+        return function(*first, *values[: self.positional], **keywords)
+
+
+def _type_of(operator: KernelOperator, parameter: inspect.Parameter, hint: Any) -> str:
+    if isinstance(hint, str):
+        return hint
+    default = parameter.default
+    if hint is parameter.empty:
+        if default is parameter.empty:
+            return "Tensor"
+        if default is None:
+            return "Tensor?"
+        hint = type(default)
+        if hint in (tuple, list) and default and len({type(v) for v in default}) == 1:
+            hint = list[type(default[0])]  # type: ignore[misc]
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) in (typing.Union, types.UnionType) and type(None) in inner:
+        (known,) = (kind for kind in inner if kind is not type(None))
+        return f"{_type_of(operator, parameter, known)}?"
+    if hint in _TYPES:
+        return _TYPES[hint]
+    if typing.get_origin(hint) is not None and inner and inner[0] in _TYPES:
+        return f"{_TYPES[inner[0]]}[]"
+    if default is parameter.empty or default is None:
+        return "Tensor"  # of NKI, NumPy, ...
+    raise operator._refuse(
+        f"argument `{parameter.name}` has the default {default!r}, and PyTorch has no such type of argument",
+        f"choose a number, text or list of numbers, and say its type: types={{{parameter.name!r}: float}}",
+    )
+
+
+def _default(value: Any) -> str:
+    if isinstance(value, str):
+        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return str(list(value)) if isinstance(value, tuple) else repr(value)
+
+
+class Registered:
+    """An operator that PyTorch knows.
+
+    Attributes:
+        operator: kernel and programs.
+        schema: its arguments.
+        name: with its version.
+        library: holds what is registered.
+        overload: what is called.
+    """
+
+    def __init__(self, operator: KernelOperator, schema: Schema) -> None:
+        self.operator, self.schema = operator, schema
+        namespace, short = operator.name.split("::")
+        version = next(
+            name
+            for n in itertools.count(1)
+            if f"{namespace}::{(name := short if n == 1 else f'{short}__v{n}')}" not in _LIBRARIES
+            and not hasattr(getattr(torch.ops, namespace), name)
+        )
+        self.name = operator.name = f"{namespace}::{version}"
+        self.library = _LIBRARIES[self.name] = torch.library.Library(namespace, "FRAGMENT")
+        self.library.define(version + schema.text)
+        self.short = version
+        self.overload = getattr(getattr(torch.ops, namespace), version).default
+        self.library.impl(version, self._on_cpu, "CPU")
+        for device in ("CUDA", "XLA", "PrivateUse1"):
+            self.library.impl(version, self._on_device, device)
+        torch.library.register_fake(self.name, self._fake, lib=self.library)
+        torch.library.register_vmap(self.name, self._batch, lib=self.library)
+
+    def _form(self, results: Sequence[Any]) -> Any:
+        if self.operator.results is None:
+            return list(results)
+        return tuple(results) if len(results) > 1 else results[0] if results else None
+
+    # -- values ------------------------------------------------------------------------------------------------
+
+    def _on_cpu(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the kernel on the simulator."""
+        given = self.schema.values(args, kwargs)
+        self.check_devices(given)
+        values = [
+            _mapped(v, partial(self._numpy, name))
+            for name, v in zip(self.operator.names, given, strict=True)
+        ]
+        if self.operator.shapes is not None:
+            stated = [(shape, _dtype_of(dtype)) for shape, dtype in self._stated(given)]
+            self.operator.check_shapes(stated, self.operator.program(values))
+        return self._form([to_library(array, "torch") for array in self.operator.run(values)])
+
+    def _numpy(self, name: str, tensor: Any) -> np.ndarray:
+        array = values_of_torch(name, tensor)
+        check_dtype(name, array, "torch")
+        return array
+
+    def check_devices(self, values: Iterable[Any]) -> None:
+        """Refuse tensors on different devices."""
+        kinds = {t.device for v in values for t in tensors_in(v)}
+        if len(kinds) > 1:
+            each = [
+                f"`{name}` on {t.device}"
+                for name, v in zip(self.operator.names, values, strict=False)
+                for t in tensors_in(v)
+            ]
+            raise KernelArgument(
+                f"{self.name}: its arguments are on different devices: {', '.join(each)}",
+                help="move them to one device: tensor.cpu()",
+            )
+
+    def _on_device(self, *args: Any, **kwargs: Any) -> Any:
+        values = self.schema.values(args, kwargs)
+        self.check_devices(values)
+        device = next(t.device for v in values for t in tensors_in(v))
+        raise ToolchainError(
+            f"{self.name}: its arguments are on {device}, and operators run on the simulator only",
+            help="pass CPU tensors: tensor.cpu()",
+        )
+
+    # -- shapes ------------------------------------------------------------------------------------------------
+
+    def _stated(self, values: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """Return the shape and dtype of each result as `shapes` says them."""
+        assert self.operator.shapes is not None
+        stated = self.operator.shapes(*values)
+        if isinstance(stated, torch.Tensor) or (
+            isinstance(stated, tuple) and len(stated) == 2 and not isinstance(stated[0], torch.Tensor)
+            and not isinstance(stated[1], (tuple, torch.Tensor))
+        ):  # fmt: skip
+            stated = [stated]
+        return [(s.shape, s.dtype) if isinstance(s, torch.Tensor) else tuple(s) for s in stated]
+
+    def _fake(self, *args: Any, **kwargs: Any) -> Any:
+        """Return tensors without values, of the shapes and dtypes of the results."""
+        values = self.schema.values(args, kwargs)
+        self.check_devices(values)
+        first = next((t for v in values for t in tensors_in(v)), None)
+        if self.operator.shapes is not None:
+            stated = [(shape, _torch_dtype(dtype)) for shape, dtype in self._stated(values)]
+        else:
+            specs = [
+                _mapped(v, partial(self._spec, name))
+                for name, v in zip(self.operator.names, values, strict=True)
+            ]
+            program = self.operator.program(specs)
+            stated = [(spec.shape, _torch_dtype(spec.dtype)) for spec in program.specs]
+        make = torch.empty if first is None else first.new_empty
+        return self._form([make(tuple(shape), dtype=dtype) for shape, dtype in stated])
+
+    def _spec(self, name: str, tensor: Any) -> TensorSpec:
+        return spec_of(name, tensor.shape, str(tensor.dtype).removeprefix("torch."), "torch")
+
+    # -- batches -----------------------------------------------------------------------------------------------
+
+    def _batch(self, info: Any, in_dims: Any, *args: Any, **kwargs: Any) -> Any:
+        """Run once for each element of a batch, and stack the results (torch.func.vmap)."""
+        values = self.schema.values(args, kwargs)
+        dims = [*in_dims, *[None] * (len(values) - len(in_dims))]
+        for name, dim in zip(self.operator.names, dims, strict=True):
+            if name in self.operator.mutates and dim is None:
+                raise KernelArgument(
+                    f"{self.name}: torch.vmap gives each element of a batch the same `{name}`, which the kernel writes",
+                    help=f"give `{name}` the axis of the batch, too: in_dims",
+                )
+
+        def element(n: int) -> list[Any]:
+            return [_selected(v, dim, n) for v, dim in zip(values, dims, strict=True)]
+
+        if info.batch_size == 0:
+            meta = [
+                _mapped(_empty_first(v, d), lambda t: t.to("meta"))
+                for v, d in zip(values, dims, strict=True)
+            ]
+            example = _as_tuple(self.schema.call(self.overload, values=meta))
+            device = next(t.device for v in values for t in tensors_in(v))
+            results = [torch.empty((0, *t.shape), dtype=t.dtype, device=device) for t in example]
+        else:
+            runs = [
+                _as_tuple(self.schema.call(self.overload, values=element(n)))
+                for n in range(info.batch_size)
+            ]
+            results = [torch.stack(each) for each in zip(*runs, strict=True)]
+        out_dims = self._form([0] * len(results))
+        return self._form(results), out_dims
+
+
+def _selected(value: Any, dim: Any, n: int) -> Any:
+    if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
+        return [_selected(v, d, n) for v, d in zip(value, dim, strict=True)]
+    return value if dim is None else value.select(dim, n)
+
+
+def _empty_first(value: Any, dim: Any) -> Any:
+    """Return the shape that an element of an empty batch would have, as a tensor."""
+    if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
+        return [_empty_first(v, d) for v, d in zip(value, dim, strict=True)]
+    return value if dim is None else value.sum(dim).to(value.dtype)
+
+
+def _as_tuple(results: Any) -> tuple[Any, ...]:
+    return (
+        ()
+        if results is None
+        else tuple(results)
+        if isinstance(results, (list, tuple))
+        else (results,)
+    )
+
+
+def tensors_in(value: Any) -> Sequence[Any]:
+    """Return the tensors of an argument."""
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    return (
+        [v for v in value if isinstance(v, torch.Tensor)]
+        if isinstance(value, (list, tuple))
+        else ()
+    )
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    if isinstance(value, torch.Tensor):
+        return function(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)(_mapped(v, function) for v in value)
+    return value
+
+
+def _torch_dtype(dtype: Any) -> Any:
+    """Return PyTorch's name for a dtype of NKI, NumPy or PyTorch."""
+    if isinstance(dtype, torch.dtype):
+        return dtype
+    known = dtype_of(dtype)
+    found = getattr(torch, str(known.np), None) if known is not None else None
+    if not isinstance(found, torch.dtype):
+        raise KernelArgument(
+            f"PyTorch has no dtype {dtype}",
+            help="return a dtype that it has, such as float32 or bfloat16",
+        )
+    return found
+
+
+def _dtype_of(dtype: Any) -> DType | None:
+    """Return NKI's dtype for one of PyTorch, NKI or NumPy."""
+    return dtype_of(str(dtype).removeprefix("torch.") if isinstance(dtype, torch.dtype) else dtype)
