@@ -53,7 +53,7 @@ BUDGETS = {
     "session": 1_250,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 93_400,
+    "tests": 95_200,
     "timing": 5_550,
     "versions": 750,
     "views": 13_150,

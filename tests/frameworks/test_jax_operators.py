@@ -1,0 +1,109 @@
+"""Kernels as operators of JAX, against its own functions, by value."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nki_lab
+import nki_lab.language as nl
+from nki_lab.api import nki
+from nki_lab.errors import KernelArgument, NotModelled, RuleBroken
+from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
+
+jax = pytest.importorskip("jax")
+jnp = jax.numpy
+
+normed = nki_lab.jax.custom_op(
+    "lab::rmsnorm", rmsnorm, backward=rmsnorm_backward, no_grad=("rstd",)
+)
+RNG = np.random.default_rng(3)
+X = jnp.asarray(RNG.standard_normal((5, 6)), jnp.float32)
+GAMMA = jnp.linspace(-0.5, 1.5, 6, dtype=jnp.float32)
+BATCH = jnp.stack([X, 2 * X + 1, -X], axis=2)
+
+
+def op(x: Any, gamma: Any) -> Any:
+    return normed(x, gamma, 1e-5)[0]
+
+
+def reference(x: Any, gamma: Any) -> Any:
+    return x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + 1e-5) * gamma
+
+
+def both(function: Any) -> Any:
+    """Return the gradients of a loss that no scale of the rows hides."""
+    weights = jnp.arange(1.0, 7)
+    return jax.grad(lambda x, gamma: (function(x, gamma) ** 3 * weights).sum(), (0, 1))
+
+
+@pytest.mark.parametrize(
+    ("transform", "x"),
+    [
+        (lambda f: f, X),
+        (lambda f: jax.jit(both(f)), X),
+        (lambda f: jax.vmap(f, (2, None), 1), BATCH),
+    ],
+    ids=["eager", "jit(grad)", "vmap"],
+)
+def test_transforms(transform, x):
+    found, wanted = transform(op)(x, GAMMA), transform(reference)(x, GAMMA)
+    for pair in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-4)
+
+
+def test_arrays_of_jax_come_back():
+    assert isinstance(op(X, GAMMA), jax.Array)
+    assert isinstance(rmsnorm(X, GAMMA)[0], jax.Array)
+    out, rstd = jax.eval_shape(normed, X, GAMMA)
+    assert (out.shape, rstd.shape, rstd.dtype) == ((5, 6), (5, 1), jnp.float32)
+
+
+def test_derivatives_that_there_are_not_are_errors():
+    with pytest.raises(NotModelled, match="lab::rmsnorm_backward has no second derivative"):
+        jax.grad(lambda x: both(op)(x, GAMMA)[0].sum())(X)
+    with pytest.raises(NotModelled, match="lab::rmsnorm has no forward-mode derivative"):
+        jax.jvp(lambda x: op(x, GAMMA), (X,), (X,))
+
+
+@nki.jit
+def scaled(x, factor=2.0, bias=None):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.multiply(nl.load(x), factor)
+    nl.store(out, tile if bias is None else nl.add(tile, nl.load(bias)))
+    return out
+
+
+def test_constants_and_a_backward_that_is_a_function():
+    double = nki_lab.jax.custom_op(
+        "lab::scaled", scaled, backward=lambda dout, factor: factor * dout
+    )
+    np.testing.assert_allclose(jax.jit(lambda x: double(x, factor=-3.0))(X), -3 * X)
+    np.testing.assert_allclose(jax.grad(lambda x: (double(x) ** 3).sum())(X), 24 * X**2, rtol=1e-5)
+    np.testing.assert_allclose(double(X, bias=X), 3 * X)
+    with pytest.raises(KernelArgument, match="the gradient of argument `bias` is asked for"):
+        jax.grad(lambda b: double(X, bias=b).sum())(X)
+    with pytest.raises(KernelArgument, match="argument `factor` is a tensor without axes"):
+        jax.jit(double)(X, 3.0)
+    plain = nki_lab.jax.custom_op("lab::plain", scaled)
+    with pytest.raises(NotModelled, match="lab::plain has no backward"):
+        jax.grad(lambda x: plain(x).sum())(X)
+
+
+@nki.jit
+def accumulate(total, x):
+    nl.store(total, nl.add(nl.load(total), nl.load(x)))
+
+
+def test_mistakes():
+    for call in (normed, jax.jit(normed)):
+        with pytest.raises(RuleBroken, match=r"cannot be repeated to \[5, 6\]"):
+            call(X, GAMMA[:5])
+    with pytest.raises(KernelArgument, match="`x` has dtype complex64"):
+        normed(X.astype(jnp.complex64), GAMMA)
+    with pytest.raises(KernelArgument, match="writes its argument `total`"):
+        nki_lab.jax.custom_op("lab::accumulate", accumulate)(X, X)
+    assert pickle.loads(pickle.dumps(normed)).name == "lab::rmsnorm"

@@ -1,0 +1,300 @@
+"""Kernels as operators of PyTorch, against its own operators, by value."""
+
+from __future__ import annotations
+
+import pickle
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+import nki_lab
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.api import nki
+from nki_lab.errors import KernelArgument, NotModelled, RuleBroken
+from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
+
+torch = pytest.importorskip("torch")
+T = torch.func
+
+# -- an operator with a backward, and the same in PyTorch ------------------------------------------------------------
+
+normed = nki_lab.torch.custom_op(
+    "lab::rmsnorm", rmsnorm, backward=rmsnorm_backward, no_grad=("rstd",)
+)
+
+
+def op(x: Any, gamma: Any) -> Any:
+    return normed(x, gamma, 1e-5)[0]
+
+
+def reference(x: Any, gamma: Any) -> Any:
+    return x * torch.rsqrt((x * x).mean(-1, keepdim=True) + 1e-5) * gamma
+
+
+def cubic(function: Any) -> Any:
+    """Return a loss that no scale of the rows hides."""
+    return lambda x, gamma: (function(x, gamma).pow(3) * torch.arange(1.0, 7)).sum()
+
+
+@pytest.fixture
+def x() -> Any:
+    return torch.from_numpy(np.random.default_rng(3).standard_normal((5, 6)).astype(np.float32))
+
+
+@pytest.fixture
+def gamma() -> Any:
+    return torch.linspace(-0.5, 1.5, 6)
+
+
+def same(transform: Any, *args: Any) -> None:
+    close = partial(torch.testing.assert_close, rtol=1e-4, atol=1e-4)
+    close(transform(op)(*args), transform(reference)(*args))
+
+
+def test_values_and_gradients(x, gamma):
+    same(lambda f: f, x, gamma)
+    same(lambda f: f, x.T.contiguous().T, gamma)  # other strides
+    both = [t.requires_grad_() for t in (x, gamma)]
+    same(lambda f: lambda *a: torch.autograd.grad(cubic(f)(*a), both), *both)
+
+
+def test_transforms_of_torch_func(x, gamma):
+    batch = torch.stack([x, 2 * x + 1, -x], dim=2)
+    both = lambda f: T.grad(cubic(f), (0, 1))  # noqa: E731
+    same(both, x, gamma)
+    same(lambda f: T.vmap(f, (2, None), out_dims=1), batch, gamma)
+    same(lambda f: T.vmap(both(f), (2, None)), batch, gamma)
+    same(lambda f: T.vmap(f, (None, 0)), x, torch.stack([gamma, gamma - 1]))
+
+
+def test_compiled_transforms(x, gamma):
+    torch._dynamo.reset()
+    both = lambda f: T.vmap(T.grad(cubic(f), (0, 1)), (0, None))  # noqa: E731
+    batch = torch.stack([x, 2 * x + 1])
+    compiled = torch.compile(both(op), backend="aot_eager", fullgraph=True)
+    for found, wanted in zip(compiled(batch, gamma), both(reference)(batch, gamma), strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_derivatives_that_there_are_not_are_errors(x, gamma):
+    y = op(x.requires_grad_(), gamma)
+    (gx,) = torch.autograd.grad(y.pow(3).sum(), x, create_graph=True)
+    x = x.detach()
+    for second in (
+        (y.sum() + gx.pow(2).sum()).backward,
+        lambda: T.grad(lambda a: T.grad(cubic(op))(a, gamma).pow(2).sum())(x),
+    ):
+        with pytest.raises(NotModelled, match="lab::rmsnorm_backward has no second derivative"):
+            second()
+    with pytest.raises(NotModelled, match="lab::rmsnorm has no forward-mode derivative"):
+        T.jvp(lambda a: op(a, gamma), (x,), (x,))
+
+
+def test_the_checks_of_torch_pass(x, gamma):
+    args = x.requires_grad_(), gamma.requires_grad_(), 1e-5
+    assert set(torch.library.opcheck(normed.op, args).values()) == {"SUCCESS"}
+
+
+def test_tensors_without_values_have_shapes(x, gamma):
+    out, rstd = normed(x.to("meta"), gamma.to("meta"))
+    assert (out.shape, rstd.shape, rstd.dtype) == (x.shape, (5, 1), torch.float32)
+    with pytest.raises(KernelArgument, match="`x` on meta, `gamma` on cpu"):
+        normed(x.to("meta"), gamma)
+
+
+def test_operators_go_to_other_processes():
+    assert pickle.loads(pickle.dumps(normed)) is normed
+    assert repr(normed) == "<operator lab::rmsnorm of the NKI kernel rmsnorm>"
+
+
+# -- without a name that PyTorch does not document -------------------------------------------------------------------
+
+
+def test_the_documented_way_is_right_or_loud(x, gamma, monkeypatch):
+    monkeypatch.setattr("nki_lab.frameworks.torch_gradients.HAS_LEVELS", False)
+    made = nki_lab.torch.custom_op(
+        "lab::plain", rmsnorm, backward=rmsnorm_backward, no_grad=("rstd",)
+    )
+
+    def plain(x, gamma):
+        return made(x, gamma, 1e-5)[0]
+
+    both = [t.requires_grad_() for t in (x, gamma)]
+    found = torch.autograd.grad(cubic(plain)(*both), both)
+    wanted = torch.autograd.grad(cubic(reference)(*both), both)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    with pytest.raises(RuntimeError):
+        T.grad(cubic(plain))(x.detach(), gamma.detach())
+    with pytest.raises(NotModelled, match="forward-mode"):
+        T.jvp(lambda a: plain(a, gamma.detach()), (x.detach(),), (x.detach(),))
+
+
+# -- other forms of kernels ------------------------------------------------------------------------------------------
+
+
+@nki.jit
+def scaled(x, *, factor=2.0, bias=None, negate=False):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.multiply(nl.load(x), -factor if negate else factor)
+    nl.store(out, tile if bias is None else nl.add(tile, nl.load(bias)))
+    return out
+
+
+def test_constants_keywords_and_optional_tensors(x):
+    double = nki_lab.torch.custom_op("lab::scaled", scaled)
+    torch.testing.assert_close(double(x), 2 * x)
+    torch.testing.assert_close(double(x, factor=0.5, negate=True), -0.5 * x)
+    torch.testing.assert_close(double(x, bias=x), 3 * x)
+    with pytest.raises(NotModelled, match="lab::scaled has no backward") as raised:
+        double(x.requires_grad_()).sum().backward()
+    assert "nki_lab.torch.custom_op(name, backward=...)" in raised.value.help
+
+
+def test_a_backward_may_be_a_function_and_is_differentiated_again(x):
+    double = nki_lab.torch.custom_op(
+        "lab::double", scaled, backward=lambda dout: 2 * dout, wrt=("x",)
+    )
+    again = nki_lab.torch.custom_op(
+        "lab::again", scaled, backward=lambda dout: double(dout), wrt=("x",)
+    )
+
+    def loss(f):
+        return lambda a: T.grad(lambda b: f(b).pow(3).sum())(a).pow(2).sum()
+
+    torch.testing.assert_close(T.grad(loss(again))(x), T.grad(loss(lambda a: 2 * a))(x))
+    with pytest.raises(KernelArgument, match="argument `bias` requires gradients"):
+        double(x, bias=x.clone().requires_grad_())
+
+
+class Halves(NamedTuple):
+    low: Any
+    high: Any
+
+
+@nki.jit
+def halves(parts, count):
+    """Return the sum of the first `count` tensors, and of the others."""
+    sums = []
+    for some in (parts[:count], parts[count:]):
+        out = nl.ndarray(some[0].shape, dtype=some[0].dtype, buffer=nl.shared_hbm)
+        total = nl.load(some[0])
+        for part in some[1:]:
+            total = nl.add(total, nl.load(part))
+        nl.store(out, total)
+        sums.append(out)
+    low, high = sums
+    return Halves(low, high)
+
+
+def test_lists_of_tensors_and_named_results(x):
+    split = nki_lab.torch.custom_op(
+        "lab::halves", halves, types={"parts": list[torch.Tensor], "count": int},
+        backward=lambda dlow, dhigh, parts, count: [dlow] * count + [dhigh] * (len(parts) - count), wrt=("parts",),
+    )  # fmt: skip
+    parts = [(n * x).requires_grad_() for n in range(1, 4)]
+    found = split(parts, 2)
+    assert isinstance(found, Halves)
+    torch.testing.assert_close(found.low, parts[0] + parts[1])
+    torch.testing.assert_close(found.high, parts[2])
+    grads = torch.autograd.grad((found.low.pow(2) + 3 * found.high).sum(), parts)
+    torch.testing.assert_close(list(grads), [6 * x, 6 * x, torch.full_like(x, 3)])
+
+
+@nki.jit
+def accumulate(total, x):
+    nl.store(total, nl.add(nl.load(total), nl.load(x)))
+
+
+def test_kernels_that_write_an_argument(x):
+    add_to = nki_lab.torch.custom_op("lab::accumulate", accumulate, mutates="total")
+    total = torch.ones_like(x)
+    assert add_to(total, x) is None
+    torch.testing.assert_close(total, x + 1)
+    totals = torch.zeros(2, 5, 6)
+    T.vmap(add_to, out_dims=None)(totals, torch.stack([x, -x]))
+    torch.testing.assert_close(totals, torch.stack([x, -x]))
+    with pytest.raises(KernelArgument, match="the same `total`"):
+        T.vmap(add_to, (None, 0), out_dims=None)(total, torch.stack([x, -x]))
+    with pytest.raises(NotModelled, match="no gradient, since it writes its arguments"):
+        add_to(total, x.clone().requires_grad_())
+    pure = nki_lab.torch.custom_op("lab::accumulate", accumulate)
+    with pytest.raises(KernelArgument, match="writes its argument `total`") as raised:
+        pure(total, x)
+    assert raised.value.help.startswith("say so, mutates='total'")
+
+
+def test_a_name_that_is_taken_gets_a_version(x):
+    first = nki_lab.torch.custom_op("lab::twice", scaled)
+
+    @nki.jit
+    def tripled(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.multiply(nl.load(x), 3.0))
+        return out
+
+    second = nki_lab.torch.custom_op("lab::twice", tripled)
+    assert (first.name, second.name) == ("lab::twice", "lab::twice__v2")
+    torch.testing.assert_close(first(x), 2 * x)
+    torch.testing.assert_close(second(x), 3 * x)
+
+
+def test_two_cores_shapes_and_narrow_dtypes(x):
+    @nki.jit
+    def rows(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        half = x.shape[0] // nl.num_programs(0)
+        part = nl.ds(nl.program_id(0) * half, half)
+        tile = nl.ndarray((half, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[part])
+        nisa.dma_copy(dst=out[part], src=tile)
+        return out
+
+    copy = nki_lab.torch.custom_op("lab::rows", rows[2], shapes=lambda x: x)
+    for dtype in (torch.bfloat16, torch.float8_e5m2):
+        torch.testing.assert_close(copy(x[:4].to(dtype)), x[:4].to(dtype))
+    wrong = nki_lab.torch.custom_op("lab::rows", rows, shapes=lambda x: (x.shape, torch.bfloat16))
+    with pytest.raises(KernelArgument, match=r"shapes says that result 0 is \[5, 6\] bfloat16"):
+        wrong(x)
+
+
+# -- mistakes --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "help"),
+    [
+        ({"backward": rmsnorm_backward}, "`x` of its backward would be given the gradient of result `rstd`", "no_grad"),
+        ({"backward": rmsnorm_backward, "save": ("x",)}, "would be given 2 gradients", "no_grad"),
+        ({"no_grad": ("rst",)}, "no_grad names `rst`", "rstd"),
+        ({"mutates": "y"}, "mutates='y' is no parameter", "parameters: x, gamma, eps"),
+        ({"backward": rmsnorm_backward, "no_grad": ("rstd",), "wrt": ("eps",)}, "wrt names `eps`", "x, gamma"),
+        ({"backward": lambda dy, size: dy, "no_grad": ("rstd",)}, "save names `size`", "x, gamma"),
+    ],
+)  # fmt: skip
+def test_mistakes_of_the_declaration(options, message, help):
+    with pytest.raises(KernelArgument) as raised:
+        nki_lab.torch.custom_op("lab::mistake", rmsnorm, **options)
+    assert message in raised.value.message and help in raised.value.help
+
+
+def test_mistakes_of_a_call(x, gamma):
+    with pytest.raises(KernelArgument, match="`x` has dtype float64"):
+        normed(x.double(), gamma)
+    with pytest.raises(RuleBroken, match=r"cannot be repeated to \[5, 6\]"):
+        normed(x, gamma[:5])
+    with pytest.raises(KernelArgument, match="is a tensor without axes"):
+        normed(x, gamma[0])
+    with pytest.raises(KernelArgument, match="returns 2 results, and the operator was made for 1"):
+        nki_lab.torch.custom_op("lab::one", rmsnorm, results=1)(x, gamma)
+    with pytest.raises(KernelArgument, match="'rmsnorm' does not name an operator"):
+        nki_lab.torch.custom_op("rmsnorm", rmsnorm)
+    wrong = nki_lab.torch.custom_op(
+        "lab::wrong", scaled, backward=lambda dout: dout[:2], wrt=("x",)
+    )
+    with pytest.raises(
+        KernelArgument, match=r"returns a gradient \[2, 6\] for `x`, which is \[5, 6\]"
+    ):
+        wrong(x.requires_grad_()).sum().backward()
