@@ -70,6 +70,7 @@ class Prebuilt:
         tolerance: relative error allowed for each dtype it takes, of the largest element of the result.
         chips: targets it compiles for.
         cores: over how many cores one call may be split: kernel[2](...).
+        decoded: reads results that are codes, such as quantised ones: the numbers to compare with the reference.
         edges: makes arguments with NaN, -inf, masked rows and the like from a random generator, by name.
         refused: arguments that it refuses.
         loss: for a kernel that computes gradients: the function of the same arguments that it differentiates.
@@ -94,6 +95,7 @@ class Prebuilt:
     legal: Callable[..., bool] = lambda **size: True
     chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
     cores: tuple[int, ...] = (1,)
+    decoded: Callable[[Any], Any] = field(default=lambda results: results)
     edges: Mapping[str, Callable[[np.random.Generator], dict[str, Any]]] = field(
         default_factory=dict
     )
@@ -154,7 +156,7 @@ class Prebuilt:
         Elements that are not finite must be alike; where they are not, the difference is infinite.
         """
         expected = self.reference(**arguments)
-        pairs = zip(_tuple(results), _tuple(expected), strict=True)
+        pairs = zip(_tuple(self.decoded(results)), _tuple(expected), strict=True)
         return max(_difference(np.asarray(found), np.asarray(want)) for found, want in pairs)
 
     def explain(self) -> str:
