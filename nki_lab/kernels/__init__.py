@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from nki_lab.kernels.comparisons import COMPARISONS, Comparison, compare
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, Size, Work, get, names
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Size, Step, Work, get, names
 
 __all__ = [
     "COMPARISONS",
@@ -16,6 +16,7 @@ __all__ = [
     "Prebuilt",
     "Refused",
     "Size",
+    "Step",
     "Work",
     "compare",
     "get",

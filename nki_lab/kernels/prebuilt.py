@@ -12,14 +12,33 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nki_lab.choices import Choices
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import KernelArgument, UsageError, close_matches
 from nki_lab.kernels import library
 from nki_lab.runtime import Result, run
 from nki_lab.runtime.jit import KernelFunction
+from nki_lab.views.explained import Explanation
 
 #: Numbers that say how large the arguments of a kernel are, by name.
 Size = Mapping[str, int]
+
+
+class Step(str):
+    """One sentence on what a kernel does, and the lines it speaks of.
+
+    Args:
+        text: the sentence.
+        at: the name of a function of the kernel's module, or how a statement of it begins: all that begin so.
+    """
+
+    at: str
+
+    def __new__(cls, text: str, at: str = "") -> Step:
+        """Return the sentence, with its lines."""
+        step = super().__new__(cls, text)
+        step.at = at
+        return step
 
 
 class Work(NamedTuple):
@@ -79,7 +98,7 @@ class Prebuilt:
         official: what it offers in modules of Beta 1, by full name: "neuronxcc.nki.kernels.vision.resize_nearest" and
             such. Functions and kernels become kernels of the older dialect (kernels/official.py).
         falls_short: why it stays below 85 % of its roof at its large size, by dtype.
-        steps: what the kernel does, in order, one sentence each.
+        steps: what the kernel does, in order, one sentence each; a `Step` also names its lines.
         sources: where its signature and its mathematics are described.
     """
 
@@ -160,13 +179,33 @@ class Prebuilt:
             pairs = zip(_tuple(self.decoded(results)), _tuple(expected), strict=True)
             return max(_difference(np.asarray(found), np.asarray(want)) for found, want in pairs)
 
-    def explain(self) -> str:
-        """Return what the kernel does, step by step, and what it takes."""
-        signature = inspect.signature(self.kernel.func)
-        lines = [f"{self.name}{signature}", "", inspect.getdoc(self.kernel.func) or "", ""]
-        lines += [f"{n}. {step}" for n, step in enumerate(self.steps, 1)]
-        lines += ["", f"dtypes: {', '.join(self.dtypes)}; chips: {', '.join(self.chips)}"]
-        return "\n".join([*lines, *(f"source: {source}" for source in self.sources)])
+    def explain(
+        self, size: Size | None = None, dtype: str | None = None, target: str | None = None
+    ) -> Explanation:
+        """Return what the kernel does: how its arguments lie in tiles, and each step with its lines and tiles.
+
+        Args:
+            size: that it is compiled for; the small one that it is timed at where none is given.
+            dtype: of the arguments; by default the first that it takes.
+            target: the chip; by default trn2, or the newest that it compiles for.
+        """
+        from nki_lab.kernels.explained import explained_steps, layouts  # they need the compiler
+
+        function, size = self.kernel.func, self.timed[0] if size is None else size
+        dtype = dtype or self.dtypes[0]
+        target = target or ("trn2" if "trn2" in self.chips else self.chips[-1])
+        chosen = Choices.current().replace(target=target)
+        compiled = self.kernel.compile_with(chosen, (), self.example(size, dtype)).compiled
+        facts = [f"dtypes: {', '.join(self.dtypes)}; chips: {', '.join(self.chips)}"]
+        shown = ", ".join(f"{name}={value}" for name, value in size.items())
+        return Explanation(
+            call=f"{self.name}{inspect.signature(function)}",
+            doc=inspect.getdoc(function) or "",
+            compiled=f"{shown}, {dtype}, compiled for {compiled.target.name}",
+            layouts=layouts(compiled.kernel, function),
+            steps=explained_steps(compiled.kernel, function.__code__.co_filename, self.steps),
+            facts=(*facts, *(f"source: {source}" for source in self.sources)),
+        )
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
 from nki_lab.kernels.rows import check_rows, tiles_of_rows
 
 
@@ -68,10 +68,16 @@ KERNEL = Prebuilt(
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     steps=(
-        "128 rows lie in the partitions, and the width in the free axis.",
-        "The Vector engine finds the maximum of each row, negated.",
-        "The Scalar engine computes exp(x - maximum) and adds up each row in one instruction.",
-        "The Vector engine multiplies the powers by 1 / sum.",
+        Step(
+            "128 rows lie in the partitions, and the width in the free axis.",
+            "for part, size, tile in tiles_of_rows",
+        ),
+        Step("The Vector engine finds the maximum of each row, negated.", "nisa.tensor_reduce("),
+        Step(
+            "The Scalar engine computes exp(x - maximum) and adds up each row in one instruction.",
+            "nisa.activation_reduce(",
+        ),
+        Step("The Vector engine multiplies the powers by 1 / sum.", "nisa.tensor_scalar("),
     ),
     sources=("NKI Library, softmax", "M. Milakov and N. Gimelshein, arXiv:1805.02867"),
     edges={"masked": _masked},

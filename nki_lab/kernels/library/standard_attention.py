@@ -7,7 +7,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.library.flash_attention import KERNEL as FLASH
 from nki_lab.kernels.library.flash_attention import MASKED, check_heads, transposed
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded, tiles_of_rows
 
 # Keys whose scores are in PSUM at a time: half of it, so that the next ones have room beside them.
@@ -116,9 +116,18 @@ KERNEL = Prebuilt(
     multiplies=FLASH.multiplies,
     tolerance=FLASH.tolerance,
     steps=(
-        "The Tensor engine multiplies 128 queries by all keys, and the scores [128, keys] go to HBM.",
-        "128 rows of scores are read back: maximum, exponentials and their sum give the weights, which go to HBM.",
-        "The weights are read back, transposed by the Tensor engine, and multiplied by the values.",
+        Step(
+            "The Tensor engine multiplies 128 queries by all keys, and the scores [128, keys] go to HBM.",
+            "_write_scores",
+        ),
+        Step(
+            "128 rows of scores are read back: maximum, exponentials and their sum give the weights, which go to HBM.",
+            "_write_weights",
+        ),
+        Step(
+            "The weights are read back, transposed by the Tensor engine, and multiplied by the values.",
+            "_write_output",
+        ),
     ),
     sources=("A. Vaswani and others, arXiv:1706.03762",),
     falls_short=dict.fromkeys(
