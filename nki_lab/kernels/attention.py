@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+import numpy as np
+
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.kernels.prebuilt import require
 from nki_lab.kernels.rows import loaded
 
 #: Keys of one step: two banks of PSUM hold their scores.
@@ -121,6 +124,21 @@ def transposed(weights: Any) -> Iterator[Any]:
                 yield from (copied[:, n] for n in range(len(group)))
 
 
+def joined(rows: list[Any]) -> Any:
+    """Return tiles [up to 128, d] as one [d, all of their rows], transposed four at a time."""
+    d, dtype = rows[0].shape[1], rows[0].dtype
+    side = tile((d, sum(part.shape[0] for part in rows)), dtype)
+    for first in range(0, len(rows), 4):
+        several = rows[first : first + 4]
+        columns = slice(first * 128, first * 128 + sum(part.shape[0] for part in several))
+        turned = tile((d, columns.stop - columns.start), dtype, nl.psum)
+        for n, part in enumerate(several):
+            column = slice(n * 128, n * 128 + part.shape[0])
+            nisa.nc_transpose(dst=turned[:, column], data=part, engine=nisa.engine.tensor)
+        nisa.activation(dst=side[:, columns], op=nl.copy, data=turned)
+    return side
+
+
 class Running(NamedTuple):
     """The softmax of some queries over the keys so far.
 
@@ -210,11 +228,12 @@ class Head:
         step: how many keys a step has.
     """
 
-    def __init__(self, k: Any, v: Any, dtype: Any, step: int, turn: bool = False) -> None:
-        """Take k [d, keys] and v [keys, d] in HBM; with `turn`, v is [d, keys]."""
+    def __init__(self, k: Any, v: Any, dtype: Any, step: int, turn: str = "") -> None:
+        """Take k [d, keys] and v [keys, d] in HBM; `turn` names those that lie the other way: "k" or "v"."""
         self._k, self._v, self._dtype, self.step, self._turn = k, v, dtype, step, turn
+        self._count = k.shape[0 if turn == "k" else 1]
         itemsize = 4 if dtype == nl.float32 else 2
-        self._stays = k.shape[1] * 2 * itemsize <= _RESIDENT_BYTES
+        self._stays = self._count * 2 * itemsize <= _RESIDENT_BYTES
         self._steps: dict[int, tuple[Any, list[Any]]] = {}
 
     def part(self, start: int, stop: int) -> tuple[Any, list[Any]]:
@@ -234,11 +253,14 @@ class Head:
         return keys[:, first:last], parts
 
     def _loaded(self, start: int) -> tuple[Any, list[Any]]:
-        stop = min(start + self.step, self._k.shape[1])
-        keys = loaded_as(self._k[:, start:stop], self._dtype)
-        if not self._turn:
-            return keys, loaded_rows(self._v[start:stop], self._dtype)
-        return keys, list(transposed(loaded_as(self._v[:, start:stop], self._dtype)))
+        part = slice(start, min(start + self.step, self._count))
+        if self._turn == "v":
+            values = list(transposed(loaded_as(self._v[:, part], self._dtype)))
+        else:
+            values = loaded_rows(self._v[part], self._dtype)
+        if self._turn == "k":
+            return joined(loaded_rows(self._k[part], self._dtype)), values
+        return loaded_as(self._k[:, part], self._dtype), values
 
 
 class Dropout:
@@ -252,6 +274,24 @@ class Dropout:
         """Take a seed [1] int32 in HBM, and the numbers that count the tiles."""
         self._seed, self.part = loaded(seed.reshape((1, 1))), part
         self._counts = heads, -(-queries // 128), -(-keys // DRAWN)
+
+    @classmethod
+    def of(
+        cls, kernel: str, seed: Any, part: float, heads: int, queries: int, keys: int
+    ) -> Dropout | None:
+        """Return it for a kernel, or None without dropout; KernelArgument for a wrong probability or no seed."""
+        require(
+            0 <= part < 1,
+            f"{kernel}: dropout_p is {part}; expected a probability from 0 to below 1",
+            "write dropout_p=0.1 for one weight in ten",
+        )
+        require(
+            not part or (seed is not None and tuple(seed.shape) == (1,)),
+            f"{kernel}: dropout_p is {part}, and there is {'no seed' if seed is None else 'a seed of another shape'};"
+            " expected a seed [1] int32",
+            "give a seed: np.array([42], np.int32)",
+        )
+        return cls(seed, part, heads, queries, keys) if part else None
 
     def apply(self, weights: Any, batch: int, head: int, first: int, start: int) -> None:
         """Drop weights [rows, keys] of queries from `first` and keys from `start`, multiples of 128 and 512."""
@@ -275,8 +315,9 @@ def tiles_of_queries(q: Any, dtype: Any) -> Iterator[tuple[int, Any]]:
             yield first + n, several[:, n : min(n + 128, several.shape[1])]
 
 
-def steps(start: int, stop: int, size: int) -> Iterator[tuple[int, int]]:
+def steps(seen: tuple[int, int], size: int) -> Iterator[tuple[int, int]]:
     """Yield where the steps of a size, counted from 0, begin and end between two keys."""
+    start, stop = seen
     while start < stop:
         end = min(stop, (start // size + 1) * size)
         yield start, end
@@ -290,3 +331,34 @@ def biased(scores: Any, scale: float, bias: Any) -> Any:
         dst=both, data=scores, op0=nl.multiply, operand0=scale, op1=nl.add, operand1=bias
     )
     return both
+
+
+def check_bias(kernel: str, name: str, bias: Any, sizes: tuple[int, int, int, int]) -> None:
+    """Raise KernelArgument unless a bias is None or fits scores [batch, heads, queries, keys]."""
+    if bias is None:
+        return
+    (batch, heads, queries, keys), shape = sizes, list(bias.shape)
+    require(
+        len(shape) == 4
+        and shape[0] in (1, batch)
+        and shape[1] in (1, heads)
+        and shape[2:] == [queries, keys],
+        f"{kernel}: `{name}` has shape {shape}; expected [1 or {batch}, 1 or {heads}, {queries}, {keys}]",
+        "give one bias for each pair of a query and a key",
+    )
+
+
+def softmax_of(scores: Any, bias: Any, causal: bool, window: int) -> tuple[Any, Any]:
+    """Return the softmax of scores [..., queries, keys] as NumPy computes it, and the logarithm of its sums."""
+    if bias is not None:
+        scores = scores + bias.astype(np.float64)
+    query, key = np.ogrid[: scores.shape[2], : scores.shape[3]]
+    if causal:
+        scores = np.where(key <= query, scores, -np.inf)
+    if window > 0:
+        scores = np.where(key > query - window, scores, -np.inf)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        largest = scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores - largest)
+        total = weights.sum(axis=-1, keepdims=True)
+        return weights / total, (largest + np.log(total))[..., 0]

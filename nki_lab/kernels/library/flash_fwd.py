@@ -18,9 +18,11 @@ from nki_lab.kernels.attention import (
     Mask,
     added,
     biased,
+    check_bias,
     divided,
     log_sum,
     products,
+    softmax_of,
     steps,
     tile,
     tiles_of_queries,
@@ -79,7 +81,7 @@ def flash_fwd(
     """
     config = FlashConfig() if config is None else config
     causal, window = use_causal_mask or sliding_window > 0, max(sliding_window, 0)
-    _check(q, k, v, seed, logit_bias, causal, window, dropout_p, config)
+    _check(q, k, v, window, dropout_p, config)
     (batch, heads, d, queries), (kv_heads, keys) = q.shape, (k.shape[1], k.shape[3])
     dtype = nl.bfloat16 if mixed_precision else q.dtype
     scale = d**-0.5 if softmax_scale is None else softmax_scale
@@ -89,16 +91,17 @@ def flash_fwd(
     if config.training:
         lse = result("lse", (batch, heads, 128, queries // 128), lse_dtype)
     mask = Mask(keys, causal, window, DRAWN if dropout_p else 128)
-    drop = Dropout(seed, dropout_p, heads, queries, keys) if dropout_p else None
+    drop = Dropout.of("flash_fwd", seed, dropout_p, heads, queries, keys)
+    check_bias("flash_fwd", "logit_bias", logit_bias, (batch, heads, queries, keys))
     step = min(config.seq_tile_size, STEP)
     for b, kv_head in places("flash_fwd", batch, kv_heads):
-        held = Head(k[b, kv_head], v[b, kv_head], dtype, step, config.should_transpose_v)
+        held = Head(k[b, kv_head], v[b, kv_head], dtype, step, "v" * config.should_transpose_v)
         for head in range(kv_head * heads // kv_heads, (kv_head + 1) * heads // kv_heads):
             sums = tile((128, queries // 128), lse_dtype) if config.training else None
             for first, part in tiles_of_queries(q[b, head], dtype):
                 rows = part.shape[1]
                 state: Any = None
-                for start, stop in steps(*mask.seen(first, rows), step):
+                for start, stop in steps(mask.seen(first, rows), step):
                     of_keys, of_values = held.part(start, stop)
                     scores, factor = products(part, of_keys), scale
                     if logit_bias is not None:
@@ -119,7 +122,7 @@ def flash_fwd(
     return (o, lse) if config.training else o
 
 
-def _check(q, k, v, seed, logit_bias, causal, window, dropout_p, config):
+def _check(q, k, v, window, dropout_p, config):
     shapes = {"q": list(q.shape), "k": list(k.shape), "v": list(v.shape)}
     for name, shape in shapes.items():
         require(
@@ -167,31 +170,15 @@ def _check(q, k, v, seed, logit_bias, causal, window, dropout_p, config):
         "pad `q` with zeros to a multiple of 128, or write FlashConfig(training=False)",
     )
     require(
-        0 <= dropout_p < 1,
-        f"flash_fwd: dropout_p is {dropout_p}; expected a probability from 0 to below 1",
-        "write dropout_p=0.1 for one weight in ten",
-    )
-    require(
-        not dropout_p or (config.training and seed is not None),
-        f"flash_fwd: dropout_p is {dropout_p}, with training={config.training} and"
-        f" {'no seed' if seed is None else 'a seed'}; dropout is for training, with a seed [1] int32",
-        "write FlashConfig(training=True) and give a seed, or dropout_p=0.0",
+        config.training or not dropout_p,
+        f"flash_fwd: dropout_p is {dropout_p} with training=False; dropout is for training",
+        "write FlashConfig(training=True), or dropout_p=0.0",
     )
     require(
         not window or queries < keys + window,
         f"flash_fwd: of {queries} queries the last see none of {keys} keys within a window of {window}",
         f"give at most {keys + window - 1} queries, or a larger window",
     )
-    if logit_bias is not None:
-        shape = list(logit_bias.shape)
-        require(
-            len(shape) == 4
-            and shape[0] in (1, batch)
-            and shape[1] in (1, heads)
-            and shape[2:] == [queries, keys],
-            f"flash_fwd: `logit_bias` has shape {shape}; expected [1 or {batch}, 1 or {heads}, {queries}, {keys}]",
-            "give one bias for each pair of a query and a key",
-        )
 
 
 def _arguments(
@@ -227,19 +214,10 @@ def _reference(
     k, v = (np.repeat(a, q.shape[1] // k.shape[1], axis=1) for a in (k, v))
     v = v.swapaxes(2, 3) if config.should_transpose_v else v
     scores = q.swapaxes(2, 3) @ k * (q.shape[2] ** -0.5 if softmax_scale is None else softmax_scale)
-    if logit_bias is not None:
-        scores = scores + logit_bias.astype(np.float64)
-    query, key = np.ogrid[: scores.shape[2], : scores.shape[3]]
-    if use_causal_mask or sliding_window > 0:
-        scores = np.where(key <= query, scores, -np.inf)
-    if sliding_window > 0:
-        scores = np.where(key > query - sliding_window, scores, -np.inf)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        largest = scores.max(axis=-1, keepdims=True)
-        weights = np.exp(scores - largest)
-        total = weights.sum(axis=-1, keepdims=True)
-        out = weights / total @ v
-        lse = (largest + np.log(total))[..., 0]
+    window = sliding_window
+    weights, lse = softmax_of(scores, logit_bias, use_causal_mask or window > 0, window)
+    with np.errstate(invalid="ignore"):
+        out = weights @ v
     if not config.training:
         return out
     return out, lse.reshape((*lse.shape[:2], -1, 128)).swapaxes(2, 3)
@@ -296,7 +274,8 @@ _REFUSED = (
     _refused("seq_tile_size is 500", "seq_tile_size=2048", config=FlashConfig(seq_tile_size=500)),
     _refused("100 queries in training", "training=False", q=(2, 4, 16, 100)),
     _refused("dropout_p is 1.0", "dropout_p=0.1", dropout_p=1.0, seed=np.ones(1, np.int32)),
-    _refused("dropout_p is 0.5, with training=True and no seed", "give a seed", dropout_p=0.5),
+    _refused("dropout_p is 0.5, and there is no seed", "give a seed", dropout_p=0.5),
+    _refused("0.5 with training=False", "training=True", dropout_p=0.5, config=FlashConfig(training=False)),
     _refused("a window of 9", "at most 72 queries", sliding_window=9),
     _refused("`logit_bias` has shape [1, 1, 64, 128]", "each pair", logit_bias=(1, 1, 64, 128)),
 )  # fmt: skip

@@ -1,0 +1,178 @@
+"""Self-attention of Stable Diffusion, whose scale is 1 / 8, as neuronxcc.nki.kernels.attention has it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import nki_lab.language as nl
+from nki_lab.api import isa as nisa
+from nki_lab.api import nki
+from nki_lab.kernels.attention import (
+    STEP,
+    Head,
+    Mask,
+    added,
+    divided,
+    products,
+    softmax_of,
+    steps,
+    tiles_of_queries,
+    times,
+    weighed,
+)  # fmt: skip
+from nki_lab.kernels.launched import places, result
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+
+#: What the scores are multiplied by, whatever the width of a head is.
+SCALE = 0.125
+
+
+@nki.jit
+def fused_self_attn_for_SD_small_head_size(
+    q_ref, k_ref, v_ref, use_causal_mask=False, mixed_precision=True
+):
+    """Return softmax(q.T @ k.T / 8) @ v of each head; a head is one of the batch.
+
+    Args:
+        q_ref: [batch, d, sequence], float32 or bfloat16; d at most 128.
+        k_ref, v_ref: [batch, sequence, d], of the dtype of `q_ref`.
+        use_causal_mask: query i sees the keys up to i.
+        mixed_precision: multiply matrices in bfloat16; sums are float32 in any case.
+
+    Returns:
+        [batch, sequence, d].
+    """
+    name = "fused_self_attn_for_SD_small_head_size"
+    check_self_attention(name, q_ref, k_ref, v_ref, "sequence, d")
+    (batch, d, count), dtype = q_ref.shape, nl.bfloat16 if mixed_precision else q_ref.dtype
+    out = result("out", (batch, count, d), q_ref.dtype)
+    mask = Mask(count, use_causal_mask)
+    for (b,) in places(name, batch):
+        held = Head(k_ref[b], v_ref[b], dtype, STEP, "k")
+        for first, tile in self_attention(q_ref[b], held, mask, dtype):
+            nisa.dma_copy(dst=out[b, first : first + tile.shape[0]], src=tile)
+    return out
+
+
+def self_attention(q, held, mask, dtype):
+    """Yield the first of up to 128 queries and their output [rows, d], one tile after the other.
+
+    Args:
+        q: [d, sequence] in HBM.
+        held: the keys and values.
+        mask: which keys queries see.
+        dtype: of the operands of products.
+    """
+    for first, part in tiles_of_queries(q, dtype):
+        state = None
+        for start, stop in steps(mask.seen(first, part.shape[1]), held.step):
+            keys, values = held.part(start, stop)
+            scores = products(part, keys)
+            mask.hide(scores, first, start)
+            weights, lowest, total = weighed(scores, SCALE, state, dtype)
+            state = added(state, lowest, total, times(weights, values))
+        yield first, divided(state, q.dtype)
+
+
+def check_self_attention(kernel, q, k, v, of_keys):
+    """Raise KernelArgument unless q is [batch, d, sequence], k of the layout `of_keys` and v [batch, sequence, d]."""
+    require(
+        len(q.shape) == 3 and q.shape[1] <= 128,
+        f"{kernel}: `q_ref` has shape {list(q.shape)}; expected [batch, d, sequence], d at most 128",
+        "make the heads a part of the batch, and transpose: d comes before the sequence",
+    )
+    batch, d, count = q.shape
+    for name, ref, layout in (("k_ref", k, of_keys), ("v_ref", v, "sequence, d")):
+        expected = [batch, d, count] if layout == "d, sequence" else [batch, count, d]
+        require(
+            list(ref.shape) == expected and ref.dtype == q.dtype,
+            f"{kernel}: `{name}` is {list(ref.shape)} {ref.dtype}; expected [batch, {layout}] = {expected} {q.dtype}",
+            f"transpose it: np.ascontiguousarray({name}.swapaxes(1, 2)), or cast it to the dtype of `q_ref`",
+        )
+
+
+def _arguments(
+    rng: np.random.Generator, dtype: Any, batch: int, sequence: int, d: int, causal: int
+) -> dict[str, Any]:
+    q = rng.standard_normal((batch, d, sequence)).astype(dtype)
+    k, v = (rng.standard_normal((batch, sequence, d)).astype(dtype) for _ in range(2))
+    return {
+        "q_ref": q, "k_ref": k, "v_ref": v, "use_causal_mask": bool(causal), "mixed_precision": False,
+    }  # fmt: skip
+
+
+def _reference(
+    q_ref: Any, k_ref: Any, v_ref: Any, use_causal_mask: bool = False, mixed_precision: bool = True
+) -> Any:
+    q, k, v = (a.astype(np.float64) for a in (q_ref, k_ref, v_ref))
+    scores = (q.swapaxes(1, 2) @ k.swapaxes(1, 2) * SCALE)[None]
+    return softmax_of(scores, None, use_causal_mask, 0)[0][0] @ v
+
+
+def multiplies(batch: int, sequence: int, d: int, causal: int) -> int:
+    """Return the work of both products."""
+    return 4 * batch * d * (sequence * (sequence + 1) // 2 if causal else sequence * sequence)
+
+
+KERNEL = Prebuilt(
+    kernel=fused_self_attn_for_SD_small_head_size,
+    arguments=_arguments,
+    reference=_reference,
+    tested=(
+        {"batch": 2, "sequence": 160, "d": 64, "causal": 1},
+        {"batch": 1, "sequence": 1100, "d": 40, "causal": 0},
+        {"batch": 1, "sequence": 1, "d": 1, "causal": 0},
+    ),
+    ranges={
+        "batch": range(1, 3),
+        "sequence": range(1, 400, 7),
+        "d": range(1, 129, 9),
+        "causal": range(2),
+    },
+    timed=(
+        {"batch": 1, "sequence": 1024, "d": 64, "causal": 0},
+        {"batch": 1, "sequence": 4096, "d": 128, "causal": 0},
+    ),
+    multiplies=multiplies,
+    tolerance={"float32": 1e-5, "bfloat16": 3e-2},
+    cores=(1, 2),
+    refused=(
+        Refused(
+            {"q_ref": (1, 200, 8), "k_ref": (1, 8, 200), "v_ref": (1, 8, 200)},
+            "`q_ref` has shape [1, 200, 8]; expected [batch, d, sequence]",
+            "d comes before the sequence",
+        ),
+        Refused(
+            {"q_ref": (2, 8, 20), "k_ref": (2, 8, 20), "v_ref": (2, 20, 8)},
+            "`k_ref` is [2, 8, 20] float32; expected [batch, sequence, d] = [2, 20, 8] float32",
+            "k_ref.swapaxes(1, 2)",
+        ),
+        Refused(
+            {"q_ref": (2, 8, 20), "k_ref": (2, 20, 8), "v_ref": np.zeros((2, 20, 8), np.float16)},
+            "`v_ref` is [2, 20, 8] float16",
+            "cast it",
+        ),
+    ),
+    falls_short={
+        "float32": "the Tensor engine also transposes the weights",
+        "bfloat16": "maxima, exponentials and copies of transposed weights take the Vector and Scalar engines longer"
+        " than the products take the Tensor engine",
+    },
+    steps=(
+        "The keys of a head are transposed once, and stay in SBUF with its values.",
+        "The Tensor engine multiplies 128 queries by up to 1024 keys.",
+        "The Vector engine finds the largest score of each query; the Scalar engine takes exp(score / 8 - largest).",
+        "The Tensor engine transposes the weights and multiplies them by the values; sums before are faded.",
+        "After all keys the output is divided by the sum of weights.",
+    ),
+    sources=(
+        "aws-neuron-sdk 2.21, neuronxcc.nki.kernels.attention.fused_self_attn_for_SD_small_head_size",
+    ),
+    official={
+        "neuronxcc.nki.kernels.attention.fused_self_attn_for_SD_small_head_size": (
+            fused_self_attn_for_SD_small_head_size
+        ),
+    },
+)

@@ -1,0 +1,84 @@
+"""Dropout of flash attention: its share, its seeds, and the backward kernel that draws the same weights."""
+
+import numpy as np
+import pytest
+
+from nki_lab import kernels
+from nki_lab.kernels.library.flash_fwd import FlashConfig
+
+QUERIES, KEYS, D = 256, 640, 128
+SHARE = 0.3
+
+
+@pytest.fixture(scope="module")
+def heads():
+    rng = np.random.default_rng(11)
+    return {
+        "q": rng.standard_normal((1, 1, D, QUERIES)).astype(np.float32),
+        "k": rng.standard_normal((1, 1, D, KEYS)).astype(np.float32),
+        "dy": rng.standard_normal((1, 1, D, QUERIES)).astype(np.float32),
+        "v": rng.standard_normal((1, 1, KEYS, D)).astype(np.float32),
+    }
+
+
+def forward(heads, v, seed, window=-1, dropout=SHARE):
+    return kernels.flash_fwd(
+        heads["q"], heads["k"], v, np.array([seed], np.int32), use_causal_mask=False,
+        sliding_window=window, mixed_precision=False, dropout_p=dropout, config=FlashConfig(seq_tile_size=512),
+    )  # fmt: skip
+
+
+def weights_of(heads, seed, window=-1, dropout=SHARE):
+    """Return the weights after dropout [queries, keys]: what a value of one in one place brings out."""
+    parts = []
+    for first in range(0, KEYS, D):
+        v = np.zeros((1, 1, KEYS, D), np.float32)
+        v[0, 0, first : first + D] = np.eye(D)
+        parts.append(forward(heads, v, seed, window, dropout)[0][0, 0])
+    return np.concatenate(parts, axis=1)
+
+
+@pytest.fixture(scope="module")
+def dropped(heads):
+    return weights_of(heads, 2_000_000_011)
+
+
+def test_dropout_takes_its_share_and_scales_the_others(heads, dropped):
+    kept = dropped != 0
+    assert abs(kept.mean() - (1 - SHARE)) < 0.005  # a standard deviation is 0.0011
+    assert (
+        np.abs(kept.mean(axis=0) - 0.7).max() < 0.16 and np.abs(kept.mean(axis=1) - 0.7).max() < 0.1
+    )
+    whole = weights_of(heads, 1, dropout=0.0)
+    np.testing.assert_allclose(dropped[kept], whole[kept] / (1 - SHARE), rtol=1e-4)
+    # Tiles, which have seeds of their own, do not repeat each other.
+    tiles = [kept[:128, :128], kept[128:, :128], kept[:128, 512:]]
+    for n in range(3):
+        assert abs((tiles[n] == tiles[n - 1]).mean() - (0.7**2 + 0.3**2)) < 0.02
+
+
+def test_seeds_decide_what_is_dropped(heads, dropped):
+    v = heads["v"]
+    first = forward(heads, v, 2_000_000_011)[0]
+    np.testing.assert_array_equal(forward(heads, v, 2_000_000_011)[0], first)
+    np.testing.assert_allclose(first[0, 0], dropped @ v[0, 0], atol=1e-4)
+    assert (forward(heads, v, 2_000_000_012)[0] != first).any()
+
+
+@pytest.mark.parametrize("window", [-1, 300])
+def test_backward_draws_the_same_weights(heads, window):
+    seed = 77
+    v, dy = heads["v"][0, 0].astype(np.float64), heads["dy"][0, 0].astype(np.float64)
+    o, lse = forward(heads, heads["v"], seed, window)
+    found = kernels.flash_attn_bwd(
+        heads["q"], heads["k"], heads["v"].swapaxes(2, 3).copy(), o.swapaxes(2, 3).copy(), heads["dy"], lse,
+        np.array([seed], np.int32), dropout_p=SHARE, sliding_window=window,
+    )  # fmt: skip
+    after = weights_of(heads, seed, window).astype(np.float64)
+    # What is not drawn and what is not seen has no weight; the others are known from a run without dropout.
+    whole = weights_of(heads, seed, window, dropout=0.0).astype(np.float64)
+    by_weights = np.where(after != 0, dy.T @ v.T / (1 - SHARE), 0)
+    by_scores = whole * (by_weights - (by_weights * whole).sum(axis=1, keepdims=True)) * D**-0.5
+    q, k = (heads[name][0, 0].astype(np.float64) for name in "qk")
+    for gradient, want in zip(found, (k @ by_scores.T, q @ by_scores, dy @ after), strict=True):
+        np.testing.assert_allclose(gradient[0, 0], want, atol=2e-4 * np.abs(want).max())
