@@ -43,7 +43,7 @@ BUDGETS = {
     "frameworks": 2_000,
     "ir": 9_950,
     "isa": 11_300,
-    "kernels": 6_000,
+    "kernels": 8_400,
     "language": 2_600,
     "magics": 3_000,
     "migration": 5_600,
