@@ -59,7 +59,7 @@ def check_dtypes(kernel: str, **tensors: Any) -> None:
     for name, value in others:
         require(
             value is None or value.dtype == tensor.dtype,
-            f"{kernel}: `{name}` is {value and value.dtype}, and `{first}` {tensor.dtype}",
+            f"{kernel}: `{name}` is {None if value is None else value.dtype}, and `{first}` {tensor.dtype}",
             "cast them to one dtype",
         )
 

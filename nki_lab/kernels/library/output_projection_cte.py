@@ -39,28 +39,50 @@ def output_projection_cte(attention, weight, bias=None):
     row_bytes = -(-heads * d // pmax) * (4 if attention.dtype == nl.float32 else 2)
     block = max(min(_TOKEN_BYTES // row_bytes // pmax * pmax, _MOST_TOKENS), pmax)
     widest = min(nl.tile_size.gemm_moving_fmax, _WEIGHT_BYTES // row_bytes)
+    for parts in _passes(batch, tokens, block):
+        inputs = [
+            list(row_tiles(attention[b].reshape((heads * d, tokens)), first, count))
+            for b, first, count in parts
+        ]
+        for start in range(0, hidden, widest):
+            columns = slice(start, min(start + widest, hidden))
+            weights = list(row_tiles(weight, start, columns.stop - start))
+            for (b, first, count), tiles in zip(parts, inputs, strict=True):
+                for n in range(0, count, pmax):
+                    part = slice(n, min(n + pmax, count))
+                    rows = out[b, first + n : first + part.stop, columns]
+                    _project(
+                        tiles, part, weights, None if added is None else added[:, columns], rows
+                    )
+    return out
+
+
+def _passes(batch, tokens, block):
+    """Yield lists of (batch, first token, count) with up to `block` tokens together, which share the weights."""
+    parts, total = [], 0
     for b in range(batch):
-        inputs = attention[b].reshape((heads * d, tokens))
         for first in range(0, tokens, block):
             count = min(block, tokens - first)
-            stationary = list(row_tiles(inputs, first, count))
-            for start in range(0, hidden, widest):
-                wide = min(widest, hidden - start)
-                moving = list(row_tiles(weight, start, wide))
-                for n in range(0, count, pmax):
-                    size = min(pmax, count - n)
-                    product = nl.ndarray((size, wide), dtype=nl.float32, buffer=nl.psum)
-                    for a, w in zip(stationary, moving, strict=True):
-                        nisa.nc_matmul(dst=product, stationary=a[:, n : n + size], moving=w)
-                    result = nl.ndarray((size, wide), dtype=out.dtype, buffer=nl.sbuf)
-                    if added is None:
-                        nisa.tensor_copy(dst=result, src=product)
-                    else:
-                        part = added[:size, start : start + wide]
-                        nisa.tensor_tensor(dst=result, data1=product, data2=part, op=nl.add)
-                    rows = slice(first + n, first + n + size)
-                    nisa.dma_copy(dst=out[b, rows, start : start + wide], src=result)
-    return out
+            if total + count > block:
+                yield parts
+                parts, total = [], 0
+            parts.append((b, first, count))
+            total += count
+    yield parts
+
+
+def _project(tiles, part, weights, added, out):
+    """Multiply up to 128 tokens by some columns of the weights, and store the sum with the bias."""
+    product = nl.ndarray(out.shape, dtype=nl.float32, buffer=nl.psum)
+    for tile, weight in zip(tiles, weights, strict=True):
+        nisa.nc_matmul(dst=product, stationary=tile[:, part], moving=weight)
+    result = nl.ndarray(out.shape, dtype=out.dtype, buffer=nl.sbuf)
+    if added is None:
+        nisa.tensor_copy(dst=result, src=product)
+    else:
+        bias = added[: out.shape[0]]
+        nisa.tensor_tensor(dst=result, data1=product, data2=bias, op=nl.add)
+    nisa.dma_copy(dst=out, src=result)
 
 
 def _arguments(
@@ -149,7 +171,7 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3},
     steps=(
         "All heads of a token are one axis of heads * d, of which 128 lie in the partitions; narrow heads share them.",
-        "Up to 1024 tokens stay in SBUF, and 512 columns of the weights at a time are loaded for them.",
+        "Up to 1024 tokens, of several batches, stay in SBUF; 512 columns of the weights at a time go by.",
         "The Tensor engine multiplies 128 tokens by 512 columns, summed over the heads in PSUM.",
         "The Vector engine adds the bias, casts, and the result is stored.",
     ),

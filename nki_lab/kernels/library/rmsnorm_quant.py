@@ -28,12 +28,12 @@ class RmsNormQuantKernelArgs:
 
     Attributes:
         lower_bound: where above 0, normalised values are cut to this magnitude.
-        norm_type: NormType.RMS_NORM or NO_NORM.
+        norm_type: NormType.RMS_NORM or NO_NORM, or the name of one.
         eps: added to the mean of the squares.
     """
 
     lower_bound: float = 0.0
-    norm_type: NormType = NormType.RMS_NORM
+    norm_type: NormType | str = NormType.RMS_NORM
     eps: float = 1e-6
 
 
@@ -60,7 +60,8 @@ def rmsnorm_quant(hidden, ln_w, kargs):
     flat = out.reshape((rows, width + 4))
     gamma = per_column(ln_w.reshape((width,))) if norm is NormType.RMS_NORM else None
     added = nl.ndarray((nl.tile_size.pmax, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=added, value=kargs.eps)
+    if gamma is not None:
+        nisa.memset(dst=added, value=kargs.eps)
     waiting: list[Any] = []
     for part, size, x in tiles_of_rows(hidden.reshape((rows, width))):
         tile, share = x, None
@@ -92,7 +93,8 @@ def _check(hidden, ln_w, kargs):
     require(
         norm is NormType.NO_NORM
         or (ln_w is not None and list(ln_w.shape) in ([width], [1, width])),
-        f"rmsnorm_quant: `ln_w` has shape {ln_w and list(ln_w.shape)}; expected [{width}] or [1, {width}]",
+        f"rmsnorm_quant: `ln_w` has shape {None if ln_w is None else list(ln_w.shape)}; expected [{width}]"
+        f" or [1, {width}]",
         f"give one value for each of the {width} columns",
     )
     require(
@@ -148,8 +150,9 @@ def _stored(tile, share, out):
         dst=largest, data=largest, op0=nl.multiply, operand0=divided,
         op1=nl.maximum, operand1=_SMALLEST_SCALE * _LARGEST,
     )  # fmt: skip
+    nisa.reciprocal(dst=factor, data=largest)
     nisa.tensor_scalar(
-        dst=factor, data=largest, op0=nl.divide, operand0=_LARGEST, reverse0=True,
+        dst=factor, data=factor, op0=nl.multiply, operand0=_LARGEST,
         op1=nl.multiply, operand1=divided,
     )  # fmt: skip
     scale = result[:, width:].view(nl.float32)
@@ -184,7 +187,7 @@ def _arguments(
 
 def _reference(hidden: Any, ln_w: Any, kargs: Any) -> tuple[np.ndarray, np.ndarray]:
     x = hidden.astype(np.float64)
-    if kargs.norm_type.name == "RMS_NORM":
+    if getattr(kargs.norm_type, "name", kargs.norm_type) == "RMS_NORM":
         x = x / np.sqrt(np.mean(x**2, axis=-1, keepdims=True) + kargs.eps)
         x = x * ln_w.astype(np.float64).reshape(-1)
     if kargs.lower_bound > 0:
@@ -275,6 +278,13 @@ KERNEL = Prebuilt(
         "The scale, 4 bytes, is written behind the elements of its row, so that one transfer stores both.",
     ),
     sources=("NKI Library, RMSNorm-Quant and its design specification",),
+    official={
+        f"neuronxcc.nki.kernels.rmsnorm_quant.rmsnorm_quant.{name}": value
+        for name, value in (
+            ("rmsnorm_quant_kernel", rmsnorm_quant),
+            ("RmsNormQuantKernelArgs", RmsNormQuantKernelArgs),
+        )
+    },
     falls_short=dict.fromkeys(
         ("bfloat16", "float16"),
         "squares, largest magnitudes and two products take the engines longer than three bytes of each element move",
