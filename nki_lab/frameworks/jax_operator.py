@@ -40,7 +40,7 @@ class JaxOperator(Operator):
         if derivative is not None and derivative.is_kernel:
             kernel = KernelOperator(f"{operator.name}_backward", derivative.backward, None)
             backward = _Calls(kernel, None, None, options, "no second derivative")
-        super().__init__(operator, backward, (make_operator, again))
+        super().__init__(operator, derivative, backward, options["no_grad"], (make_operator, again))
         self._calls = _Calls(operator, derivative, backward, options)
         self._make = operator.results.make
 

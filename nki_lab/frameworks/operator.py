@@ -405,10 +405,25 @@ class Operator:
         name: such as "lab::rmsnorm".
         kernel: the kernel.
         backward: its backward: an operator, a function, or None.
+        arguments: names of its arguments.
+        results: names of its results.
+        wrt: names of the arguments that have a gradient.
+        no_grad: names of the results that have none.
     """
 
-    def __init__(self, operator: KernelOperator, backward: Any, again: tuple[Any, ...]) -> None:
+    def __init__(
+        self,
+        operator: KernelOperator,
+        derivative: Derivative | None,
+        backward: Any,
+        no_grad: Sequence[str],
+        again: tuple[Any, ...],
+    ) -> None:
+        assert operator.results is not None
         self.name, self.kernel, self.backward = operator.name, operator.kernel, backward
+        self.arguments, self.results = operator.names, operator.results.names
+        self.wrt = derivative.wrt if derivative is not None else None
+        self.no_grad = tuple(no_grad)
         self._again = again
         function = operator.kernel.func
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__

@@ -44,13 +44,17 @@ class TorchOperator(Operator):
     def __init__(
         self,
         registered: Registered,
+        derivative: Derivative | None,
         backward: Any,
         look: Callable[[Sequence[Any]], None] | None,
         again: tuple[Any, ...],
     ) -> None:
         operator = registered.operator
         assert operator.results is not None
-        super().__init__(operator, backward, (_again, (registered.name, *again)))
+        no_grad = again[-1]["no_grad"]
+        super().__init__(
+            operator, derivative, backward, no_grad, (_again, (registered.name, *again))
+        )
         self.op = registered.overload
         self._look = look
         self._make = operator.results.make
@@ -96,7 +100,9 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOp
             registered.name, "cpu", options["autocast"], lib=registered.library
         )
     again = name, operator.kernel, dict(options)
-    made = _OPERATORS[registered.name] = TorchOperator(registered, backward, look, again)
+    made = _OPERATORS[registered.name] = TorchOperator(
+        registered, derivative, backward, look, again
+    )
     return made
 
 

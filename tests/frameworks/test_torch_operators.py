@@ -93,11 +93,6 @@ def test_derivatives_that_there_are_not_are_errors(x, gamma):
         T.jvp(lambda a: op(a, gamma), (x,), (x,))
 
 
-def test_the_checks_of_torch_pass(x, gamma):
-    args = x.requires_grad_(), gamma.requires_grad_(), 1e-5
-    assert set(torch.library.opcheck(normed.op, args).values()) == {"SUCCESS"}
-
-
 def test_tensors_without_values_have_shapes(x, gamma):
     out, rstd = normed(x.to("meta"), gamma.to("meta"))
     assert (out.shape, rstd.shape, rstd.dtype) == (x.shape, (5, 1), torch.float32)
