@@ -177,7 +177,7 @@ class Convolution:
                 (channels, high, self._reach(wide)), dtype=image.dtype, buffer=nl.sbuf
             )
             part = image[start : start + channels, rows.start : rows.start + high]
-            self._load(tile, part, first, all_zero=True)
+            load_columns(tile, part, first)
             return tile
         down, tall, right, broad = taps
         reach = self._reach(wide, 1)
@@ -198,22 +198,13 @@ class Convolution:
         for n in range(tall * broad):
             i, j = divmod(n, broad)
             part = image[:, top + i : top + i + high]
-            self._load(tile[n * channels : (n + 1) * channels], part, first + j * self.dilation)
+            load_columns(
+                tile[n * channels : (n + 1) * channels],
+                part,
+                first + j * self.dilation,
+                zeros=False,
+            )
         return tile
-
-    def _load(self, tile: Any, image: Any, first: int, all_zero: bool = False) -> None:
-        """Load columns of an image from `first` on, as many as the tile has, as far as they exist."""
-        wide = tile.shape[2]
-        start, stop = max(first, 0), min(first + wide, image.shape[2])
-        if all_zero:
-            for edge in (
-                slice(0, max(0, min(start - first, wide))),
-                slice(max(0, stop - first), wide),
-            ):
-                if edge.start < edge.stop:
-                    nisa.memset(dst=tile[:, :, edge], value=0.0)
-        if start < stop:
-            nisa.dma_copy(dst=tile[:, :, start - first : stop - first], src=image[:, :, start:stop])
 
     def _channels(
         self, inputs: list[Any], weights: list[Any], bias: Any, out: Any, channel: int, block: Any
@@ -259,3 +250,17 @@ class Convolution:
         largest = nl.ndarray((size, down, right), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=windows, axis=(3, 4))
         return largest
+
+
+def load_columns(tile: Any, image: Any, first: int, zeros: bool = True) -> None:
+    """Load columns of an image from `first` on into a tile [channels, rows, columns], with zeros beyond the edges.
+
+    Without `zeros`, the tile holds them already.
+    """
+    wide = tile.shape[2]
+    start, stop = max(first, 0), min(first + wide, image.shape[2])
+    for edge in (slice(0, min(start - first, wide)), slice(max(0, stop - first), wide)):
+        if zeros and edge.start < edge.stop:
+            nisa.memset(dst=tile[:, :, edge], value=0.0)
+    if start < stop:
+        nisa.dma_copy(dst=tile[:, :, start - first : stop - first], src=image[:, :, start:stop])

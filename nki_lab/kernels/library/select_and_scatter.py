@@ -11,6 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.turns import Turns
 
 # Bytes of a partition for the tiles of some rows of windows; three such groups are in flight.
 _GROUP_BYTES = 40 * 1024
@@ -38,7 +39,7 @@ def select_and_scatter(operand_tensor, source_tensor):
     source = source_tensor.reshape((n * c, *windows))
     itemsize = 4 if operand.dtype == nl.float32 else 2
     group = max(1, _GROUP_BYTES * 2 // (17 * width * itemsize))
-    engines = _Engines(itemsize)
+    engines = _engines(itemsize)
     for first in range(0, n * c, nl.tile_size.pmax):
         part = slice(first, min(first + nl.tile_size.pmax, n * c))
         carried = None
@@ -74,20 +75,13 @@ def _check(operand, source):
     )
 
 
-class _Engines:
-    """Hands rows of windows to the engine that is done first: both work at the same time."""
-
-    def __init__(self, itemsize: int) -> None:
-        # By the time of an element, relative. With two bytes Vector is twice as fast, and keeps GpSimd from SBUF.
-        self._rates = {nisa.engine.vector: 1.04}
-        if itemsize == 4:
-            self._rates[nisa.engine.gpsimd] = 0.83
-        self._busy = dict.fromkeys(self._rates, 0.0)
-
-    def next(self, work):
-        engine = min(self._busy, key=lambda e: self._busy[e] + work * self._rates[e])
-        self._busy[engine] += work * self._rates[engine]
-        return engine
+def _engines(itemsize):
+    """Return the engines that share the work: with two bytes Vector is twice as fast, and keeps GpSimd from SBUF."""
+    return Turns(
+        {nisa.engine.vector: 1.04, nisa.engine.gpsimd: 0.83}
+        if itemsize == 4
+        else {nisa.engine.vector: 1}
+    )
 
 
 def _scatter(operand, source, out, a, b, carried, engine):
