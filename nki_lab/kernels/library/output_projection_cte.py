@@ -59,7 +59,8 @@ def output_projection_cte(attention, weight, bias=None):
 
 def _passes(batch, tokens, block):
     """Yield lists of (batch, first token, count) with up to `block` tokens together, which share the weights."""
-    parts, total = [], 0
+    parts: list[tuple[int, int, int]] = []
+    total = 0
     for b in range(batch):
         for first in range(0, tokens, block):
             count = min(block, tokens - first)
