@@ -28,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set, every kernel that a test starts compiles all of nki_lab and of its libraries anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv lab demo check quick room test fuzz workshop docs catalog extension
+.PHONY: help venv lab demo check quick room test fuzz bench workshop docs catalog extension
 
 help:
 	@echo 'make lab        open your copy of the workshop, nki-workshop, in JupyterLab on 127.0.0.1   (ARGS=--no-browser prints the address)'
@@ -38,6 +38,7 @@ help:
 	@echo 'make room       run all tests of one room   (ROOM=isa)'
 	@echo 'make check      run only the static checks: ruff, mypy, import contracts'
 	@echo 'make fuzz       compare random kernels with a reference, and before, between and after all passes   (FUZZ_EXAMPLES=10000 FUZZ_SEED=1)'
+	@echo 'make bench      time the prebuilt kernels, and compare with the rows in docs/kernels   (NAMES=softmax; ARGS="--write docs/kernels" keeps them)'
 	@echo 'make workshop   write the notebooks of the workshop anew from workshop/lessons   (NAMES=01_first_kernel)'
 	@echo 'make docs       build the documentation site, build/docs/index.html, without a network'
 	@echo 'make venv       only prepare $(VENV), with everything optional (EXTRAS=workshop: without tools)'
@@ -101,6 +102,10 @@ fuzz: $(STAMP)
 	@$(ALONE) \
 	FUZZ_EXAMPLES=$(FUZZ_EXAMPLES) FUZZ_SEED=$(FUZZ_SEED) \
 	$(BIN)/python -m pytest $(ARGS) tests/reference tests/fuzz tests/beta1/test_random_grids.py tests/beta1/test_random_index.py tests/beta1/test_random_access.py
+
+# `make docs` makes a page of the rows in docs/kernels.
+bench: $(STAMP)
+	@$(ALONE) $(BIN)/nki-lab bench $(NAMES) --target trn2 --against docs/kernels $(ARGS)
 
 # The unit tests of the rooms that differ from main.
 quick: $(FRAMEWORKS)

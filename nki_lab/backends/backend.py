@@ -129,7 +129,7 @@ def backend_named(name: str) -> Backend:
     """Return a backend; UnknownOption names those there are."""
     if name not in BACKENDS:
         raise UnknownOption(
-            f"unknown backend `{name}`",
+            f"unknown backend `{name}`: no module of nki_lab.backends defines one of that name",
             help=close_matches(name, BACKENDS) or f"backends: {', '.join(BACKENDS)}",
         )
     return BACKENDS[name]

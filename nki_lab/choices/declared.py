@@ -235,7 +235,7 @@ BACKEND = Choice(
     "backend",
     "NAME",
     "What runs the kernel: {values}.",
-    (*RUNS, *FUNCTIONS),
+    (*RUNS, *FUNCTIONS, "bench"),
     default="simulator",
     env="NKI_LAB_BACKEND",
     acts=RUN,

@@ -51,6 +51,9 @@ def bench(
 ) -> None:
     """Time the prebuilt kernels by the model, and say how close each comes to the roof of the chip.
 
+    The last two columns are measured on this machine: the time of the simulator, also as a multiple of what NumPy
+    takes for the reference.
+
     nki-lab bench rmsnorm softmax --small
 
     nki-lab bench --write before.json
@@ -62,7 +65,9 @@ def bench(
 
     chosen = [get(name) for name in kernels or names()]
     before = None if against is None else load_rows(against)
-    rows = measure_all(chosen, large=not small, dtypes=dtype or (), target=options.target)
+    rows = measure_all(
+        chosen, not small, dtype or (), target=options.target, backend=options.backend
+    )
     typer.echo(table(rows, markdown))
     if write is not None:
         save_rows(rows, write)

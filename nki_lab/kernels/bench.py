@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
+from nki_lab.choices import Choices
 from nki_lab.errors import BadFile
 from nki_lab.kernels.prebuilt import Prebuilt, Size
 from nki_lab.percent import percent
 from nki_lab.profiler.analyses.report import sbuf_peak_bytes
 from nki_lab.progress import phase
-from nki_lab.runtime import run
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Row:
         hbm_ratio: bytes moved from and to device memory, as a multiple of those of arguments and results.
         sbuf_bytes: most bytes of a partition that were in use.
         why: why it stays below 85 % of the roof, where it does.
+        simulated_s, reference_s: time that the simulator took on this machine, and the reference in NumPy; 0 where
+            nobody has measured them. They are neither kept nor compared.
     """
 
     kernel: str
@@ -42,6 +45,8 @@ class Row:
     hbm_ratio: float
     sbuf_bytes: int
     why: str = ""
+    simulated_s: float = field(default=0.0, compare=False)
+    reference_s: float = field(default=0.0, compare=False)
 
     @property
     def key(self) -> tuple[str, str, str, str]:
@@ -61,6 +66,15 @@ _COLUMNS: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
     ("HBM bytes", ">", lambda r: f"{r.hbm_ratio:.2f} x"),
     ("SBUF", ">", lambda r: f"{r.sbuf_bytes:,}"),
 )
+# Of the machine that the benchmark runs on; shown where they were measured.
+_MEASURED: tuple[tuple[str, str, Callable[[Row], str]], ...] = (
+    ("simulated s", ">", lambda r: f"{r.simulated_s:.2f}"),
+    ("of NumPy", ">", lambda r: f"{r.simulated_s / r.reference_s:.1f} x" if r.reference_s else ""),
+)
+
+
+#: What is written of a row.
+_KEPT = tuple(f.name for f in fields(Row) if f.compare)
 
 
 def size_text(size: Size) -> str:
@@ -68,10 +82,12 @@ def size_text(size: Size) -> str:
     return ",".join(f"{name}={value}" for name, value in size.items())
 
 
-def measure(kernel: Prebuilt, size: Size, dtype: str, **choices: Any) -> Row:
-    """Run a kernel on random arguments of a size, and return its row."""
+def measure(kernel: Prebuilt, size: Size, dtype: str, walls: bool = False, **choices: Any) -> Row:
+    """Run a kernel on random arguments of a size, and return its row; with `walls` also what this machine took."""
     arguments = kernel.example(size, dtype)
-    result = run(kernel.kernel, **arguments, **choices)
+    compiled = kernel.kernel.compile_with(Choices.current().replace(**choices), (), arguments)
+    simulated_s, result = _timed(lambda: compiled.launch(**arguments))
+    reference_s = _timed(lambda: kernel.reference(**arguments))[0] if walls else 0.0
     work = kernel.work(size, arguments, result.value)
     profile, roofline = result.profile, result.roofline()
     peak = result.compiled.target.tensor_peak_flops_per_ns
@@ -88,7 +104,15 @@ def measure(kernel: Prebuilt, size: Size, dtype: str, **choices: Any) -> Row:
         hbm_ratio=round(roofline.hbm_bytes / work.hbm_bytes, 3),
         sbuf_bytes=sbuf_peak_bytes(profile) or 0,
         why=kernel.falls_short.get(dtype, "") if attained < 0.85 else "",
+        simulated_s=simulated_s if walls else 0.0,
+        reference_s=reference_s,
     )
+
+
+def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
+    start = perf_counter()
+    value = call()
+    return perf_counter() - start, value
 
 
 def measure_all(
@@ -105,19 +129,20 @@ def measure_all(
     rows: list[Row] = []
     with phase("timing kernels", lambda: len(rows), len(jobs)):
         for kernel, size, dtype in jobs:
-            rows.append(measure(kernel, size, dtype, **choices))
+            rows.append(measure(kernel, size, dtype, walls=True, **choices))
     return rows
 
 
 def table(rows: Sequence[Row], markdown: bool = False) -> str:
     """Return rows as a table with aligned columns."""
-    cells = [[text(row) for _, _, text in _COLUMNS] for row in rows]
-    heads = [head for head, _, _ in _COLUMNS]
+    columns = (*_COLUMNS, *(_MEASURED if any(row.simulated_s for row in rows) else ()))
+    cells = [[text(row) for _, _, text in columns] for row in rows]
+    heads = [head for head, _, _ in columns]
     if markdown:
-        rule = ["---:" if side == ">" else "---" for _, side, _ in _COLUMNS]
+        rule = ["---:" if side == ">" else "---" for _, side, _ in columns]
         return "\n".join(f"| {' | '.join(line)} |" for line in (heads, rule, *cells))
     widths = [max(map(len, column)) for column in zip(heads, *cells, strict=True)]
-    sides = [side for _, side, _ in _COLUMNS]
+    sides = [side for _, side, _ in columns]
     lines = [
         "  ".join(f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)).rstrip()
         for line in (heads, *cells)
@@ -134,7 +159,7 @@ def save_rows(rows: Sequence[Row], path: Path) -> None:
         names = dict.fromkeys(row.kernel for row in rows)
         files = {path / f"{name}.json": [r for r in rows if r.kernel == name] for name in names}
     for file, part in files.items():
-        text = json.dumps([asdict(row) for row in part], indent=1)
+        text = json.dumps([{n: getattr(row, n) for n in _KEPT} for row in part], indent=1)
         file.write_text(text + "\n", encoding="utf-8")
 
 

@@ -65,6 +65,17 @@ def test_slower_rows_are_told(row, tmp_path):
         load_rows(tmp_path / "bad.json")
 
 
+def test_times_of_this_machine_are_shown_and_not_kept(row, tmp_path):
+    timed = measure(kernels.get("rmsnorm"), SIZE, "float32", walls=True, target="trn2")
+    assert timed.simulated_s > 0 and timed.reference_s > 0
+    assert timed == row and row.simulated_s == 0
+    save_rows([timed], tmp_path / "rows.json")
+    assert load_rows(tmp_path / "rows.json")[0].simulated_s == 0
+    assert "simulated s" not in table([row])
+    shown = replace(timed, simulated_s=1.5, reference_s=0.25)
+    assert table([shown]).split("\n")[1].endswith("1.50     6.0 x")
+
+
 def test_the_command_fails_where_a_kernel_became_slower(tmp_path):
     file = tmp_path / "rows.json"
     call = ["bench", "rmsnorm", "--small", "--dtype", "bfloat16", "--target", "trn2"]
@@ -78,3 +89,13 @@ def test_the_command_fails_where_a_kernel_became_slower(tmp_path):
     assert second.exit_code == 1
     assert "slower" in second.output
     assert "did you mean" in CliRunner().invoke(app, ["bench", "rmsnom"]).output
+
+
+def test_a_backend_that_is_not_there_is_named_before_anything_runs():
+    outcome = CliRunner().invoke(app, ["bench", "rmsnorm", "--backend", "neuron"])
+    text = " ".join(outcome.output.split())
+    assert outcome.exit_code == 2
+    assert (
+        "unknown backend `neuron`: no module of nki_lab.backends defines one of that name" in text
+    )
+    assert "backends: simulator" in text
