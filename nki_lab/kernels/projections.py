@@ -113,6 +113,22 @@ def turn(tile: Any, into: Any) -> None:
         nisa.activation(dst=into[:, first : first + count], op=nl.copy, data=turned)
 
 
+def activated(weights: Any, inputs: list[Any], part: slice, count: int) -> Any:
+    """Return silu(gate) * up of up to 128 inner columns, [columns, tokens]; `weights` are the tiles of both."""
+    gated, raised = (
+        nl.ndarray((part.stop - part.start, count), dtype=nl.float32, buffer=nl.psum)
+        for _ in range(2)
+    )
+    for product, tiles in ((gated, weights[0]), (raised, weights[1])):
+        for weight, tokens in zip(tiles, inputs, strict=True):
+            nisa.nc_matmul(dst=product, stationary=weight[:, part], moving=tokens)
+    smooth = nl.ndarray(gated.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=smooth, op=nl.silu, data=gated)
+    result = nl.ndarray(gated.shape, dtype=inputs[0].dtype, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=result, data1=smooth, data2=raised, op=nl.multiply)
+    return result
+
+
 def check_output_projection(
     kernel: str, attention: Any, weight: Any, bias: Any, axes: tuple[str, ...]
 ) -> tuple[int, ...]:

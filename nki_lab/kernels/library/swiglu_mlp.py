@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.projections import row_tiles
+from nki_lab.kernels.projections import activated, row_tiles
 
 # Tokens of one pass over the weights: each weight is then used for 512 columns of the Tensor engine.
 _TOKENS = 512
@@ -44,7 +44,7 @@ def swiglu_mlp(x_t, gate, up, down):
             weights = [list(row_tiles(matrix, start, wide)) for matrix in (gate, up)]
             for n in range(0, wide, nl.tile_size.pmax):
                 part = slice(n, min(n + nl.tile_size.pmax, wide))
-                activations.append(_activated(weights, inputs, part, count))
+                activations.append(activated(weights, inputs, part, count))
         for left in range(0, hidden, nl.tile_size.gemm_moving_fmax):
             wide = min(nl.tile_size.gemm_moving_fmax, hidden - left)
             _project(activations, list(row_tiles(down, left, wide)), out, first, count, left)
@@ -76,22 +76,6 @@ def _check(x_t, gate, up, down):
         f"swiglu_mlp: {inner} inner columns of {x_t.dtype} take {held} bytes of a partition; {_INNER_BYTES} are left",
         "split `gate`, `up` and `down` along the inner axis, and add the results",
     )
-
-
-def _activated(weights, inputs, part, count):
-    """Return silu(gate) * up of up to 128 inner columns, [columns, tokens]."""
-    gated, raised = (
-        nl.ndarray((part.stop - part.start, count), dtype=nl.float32, buffer=nl.psum)
-        for _ in range(2)
-    )
-    for product, tiles in ((gated, weights[0]), (raised, weights[1])):
-        for weight, tokens in zip(tiles, inputs, strict=True):
-            nisa.nc_matmul(dst=product, stationary=weight[:, part], moving=tokens)
-    smooth = nl.ndarray(gated.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=smooth, op=nl.silu, data=gated)
-    result = nl.ndarray(gated.shape, dtype=inputs[0].dtype, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=result, data1=smooth, data2=raised, op=nl.multiply)
-    return result
 
 
 def _project(activations, weights, out, first, count, left):
