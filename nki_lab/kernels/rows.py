@@ -55,12 +55,16 @@ def of_this_core(n: int) -> bool:
     return (n // cores + n) % cores == nl.program_id(0)
 
 
-def tiles_of_rows(x: Any) -> Iterator[tuple[slice, int, Any]]:
-    """Yield, for up to 128 rows of `x` at a time, which they are, how many, and a tile in SBUF that holds them."""
+def tiles_of_rows(x: Any, split: bool = False) -> Iterator[tuple[slice, int, Any]]:
+    """Yield, for up to 128 rows of `x` at a time, which they are, how many, and a tile in SBUF that holds them.
+
+    With `split` each core gets its part of them.
+    """
     rows, pmax = x.shape[0], nl.tile_size.pmax
-    for first in range(0, rows, pmax):
-        part = slice(first, min(first + pmax, rows))
-        yield part, part.stop - first, loaded(x[part])
+    for n, first in enumerate(range(0, rows, pmax)):
+        if not split or of_this_core(n):
+            part = slice(first, min(first + pmax, rows))
+            yield part, part.stop - first, loaded(x[part])
 
 
 def per_column(values: Any) -> Any:

@@ -12,9 +12,6 @@ from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt
 from nki_lab.kernels.rows import check_rows, tiles_of_rows
 
-# Columns of one instruction; the next begins with the last sum of the one before.
-_STEP = 2048
-
 
 @nki.jit
 def cumsum(x):
@@ -25,20 +22,13 @@ def cumsum(x):
     """
     rows, width = check_rows("cumsum", x, 8192)
     out = nl.ndarray((rows, width), dtype=x.dtype, buffer=nl.shared_hbm)
-    ones = nl.ndarray((nl.tile_size.pmax, min(width, _STEP)), dtype=nl.bfloat16, buffer=nl.sbuf)
+    ones = nl.ndarray((nl.tile_size.pmax, width), dtype=nl.bfloat16, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1.0)
-    for part, size, tile in tiles_of_rows(x):
+    for part, size, tile in tiles_of_rows(x, split=True):
         result = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
-        before: Any = 0.0
-        for start in range(0, width, _STEP):
-            stop = min(start + _STEP, width)
-            sums = nl.ndarray((size, stop - start), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_tensor_scan(
-                dst=sums, data0=ones[:size, : stop - start], data1=tile[:, start:stop],
-                initial=before, op0=nl.multiply, op1=nl.add,
-            )  # fmt: skip
-            before = sums[:, stop - start - 1 : stop - start]
-            nisa.activation(dst=result[:, start:stop], op=nl.copy, data=sums)
+        nisa.tensor_tensor_scan(
+            dst=result, data0=ones[:size], data1=tile, initial=0.0, op0=nl.multiply, op1=nl.add
+        )
         nisa.dma_copy(dst=out[part], src=result)
     return out
 
@@ -60,14 +50,14 @@ KERNEL = Prebuilt(
     ranges={"rows": range(1, 200), "width": range(1, 2200)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
+    cores=(1, 2),
     steps=(
         "128 rows lie in the partitions, and the width in the free axis.",
-        "The Vector engine scans 2048 columns: sum = sum * 1 + x, in float32.",
-        "It begins with the last sum of the columns before.",
-        "The Scalar engine casts the sums.",
+        "The Vector engine scans each row: sum = sum * 1 + x, in float32; what it writes is rounded.",
     ),
     sources=("NKI Library, cumsum",),
     falls_short={
-        "bfloat16": "a scan takes as long for bfloat16 as for float32, and longer than the transfers"
+        "bfloat16": "a scan takes the Vector engine two cycles an element, 546 us at the large size, where transfers"
+        " take 370; no other engine scans, and products with a triangle of ones spread infinities to sums before them",
     },
 )

@@ -156,12 +156,14 @@ def _add_block(queries, held, start, stop, first, scale, causal, sums):
             dst=scores[:size, n, begins[n] : count], stationary=keys[:, key % _STEP : key % _STEP + size],
             moving=queries[:, begins[n] :],
         )  # fmt: skip
-    together = len(parts) == 2 and parts[1][1] == pmax and begins[0] == begins[1]
-    for n, (_, size) in [(slice(0, 2), parts[0])] if together else enumerate(parts):
-        columns = slice(begins[0] if together else begins[n], count)
+    each = [(slice(n, n + 1), size, begins[n]) for n, (_, size) in enumerate(parts)]
+    if len(parts) == 2 and parts[1][1] == pmax and begins[0] == begins[1]:
+        each = [(slice(0, 2), pmax, begins[0])]
+    for numbers, size, begin in each:
         nisa.activation(
-            dst=weights[:size, n, columns], op=nl.exp, data=scores[:size, n, columns], scale=scale
-        )
+            dst=weights[:size, numbers, begin:count], op=nl.exp,
+            data=scores[:size, numbers, begin:count], scale=scale,
+        )  # fmt: skip
     for n, (key, size) in enumerate(parts):
         for query in range(begins[n], count, pmax):
             rows = min(pmax, count - query)

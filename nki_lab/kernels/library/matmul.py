@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.rows import loaded, of_this_core
 
 # A block of the result, and how many bytes of one row or column of the operands stay in SBUF with it. Each operand is
 # then read once for 1024 rows or columns of the result, so that the Tensor engine binds and not the DMA engines.
@@ -29,23 +29,24 @@ def matmul(lhs_t, rhs):
     (depth, rows), columns = lhs_t.shape, rhs.shape[1]
     out = nl.ndarray((rows, columns), dtype=lhs_t.dtype, buffer=nl.shared_hbm)
     deep = _DEEP_BYTES // (4 if lhs_t.dtype == nl.float32 else 2)
-    for top in range(0, rows, _BLOCK):
-        high = min(_BLOCK, rows - top)
-        for left in range(0, columns, _BLOCK):
-            wide = min(_BLOCK, columns - left)
-            sums: dict[int, Any] = {}
-            for start in range(0, depth, deep):
-                steps = range(start, min(start + deep, depth), nl.tile_size.pmax)
-                stationary = [_loaded(lhs_t, depth, k, top, high) for k in steps]
-                moving = [_loaded(rhs, depth, k, left, wide) for k in steps]
-                for m in range(0, high, nl.tile_size.pmax):
-                    sums[m] = _added(sums.get(m), stationary, moving, m, high, wide)
-            for m, total in sums.items():
-                result = nl.ndarray(total.shape, dtype=out.dtype, buffer=nl.sbuf)
-                nisa.tensor_copy(dst=result, src=total)
-                nisa.dma_copy(
-                    dst=out[top + m : top + m + total.shape[0], left : left + wide], src=result
-                )
+    blocks = [(top, left) for top in range(0, rows, _BLOCK) for left in range(0, columns, _BLOCK)]
+    for block, (top, left) in enumerate(blocks):
+        if not of_this_core(block):
+            continue
+        high, wide = min(_BLOCK, rows - top), min(_BLOCK, columns - left)
+        sums: dict[int, Any] = {}
+        for start in range(0, depth, deep):
+            steps = range(start, min(start + deep, depth), nl.tile_size.pmax)
+            stationary = [_loaded(lhs_t, depth, k, top, high) for k in steps]
+            moving = [_loaded(rhs, depth, k, left, wide) for k in steps]
+            for m in range(0, high, nl.tile_size.pmax):
+                sums[m] = _added(sums.get(m), stationary, moving, m, high, wide)
+        for m, total in sums.items():
+            result = nl.ndarray(total.shape, dtype=out.dtype, buffer=nl.sbuf)
+            nisa.tensor_copy(dst=result, src=total)
+            nisa.dma_copy(
+                dst=out[top + m : top + m + total.shape[0], left : left + wide], src=result
+            )
     return out
 
 
@@ -122,6 +123,7 @@ KERNEL = Prebuilt(
     ),
     multiplies=lambda depth, rows, columns: 2 * depth * rows * columns,
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
+    cores=(1, 2),
     steps=(
         "The depth lies in the partitions of both operands; a block of the result is 1024 x 1024.",
         "128 rows of the depth at a time are loaded, as wide as the block; a row is at least 2 KiB.",

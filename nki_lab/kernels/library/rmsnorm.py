@@ -27,7 +27,7 @@ def rmsnorm(x, gamma, eps=1e-6):
     weights = per_column(gamma)
     added = nl.ndarray((nl.tile_size.pmax, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=added, value=eps)
-    for part, size, tile in tiles_of_rows(x):
+    for part, size, tile in tiles_of_rows(x, split=True):
         # The squares themselves are not used: they go where the result will be.
         result = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
         total = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -64,6 +64,7 @@ KERNEL = Prebuilt(
     ranges={"rows": range(1, 200), "width": range(1, 600)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
+    cores=(1, 2),
     steps=(
         "128 rows lie in the partitions, and the width in the free axis.",
         "The Scalar engine squares a tile and adds up each row in one instruction.",

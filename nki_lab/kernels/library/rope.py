@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded, tiles_of_rows
+from nki_lab.kernels.rows import loaded
 
 
 @nki.jit
@@ -22,27 +22,53 @@ def rope(x, cos, sin):
         cos, sin: [tokens, d / 2], of the angles.
     """
     _check(x, cos, sin)
-    _, heads, d = x.shape
-    half = d // 2
+    (tokens, heads, d), half = x.shape, x.shape[2] // 2
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for part, size, tile in tiles_of_rows(x):
-        cosines, sines = (_of_every_head(angles[part], heads) for angles in (cos, sin))
-        low, high = tile[:, :, :half], tile[:, :, half:]
-        result = nl.ndarray((size, heads, d), dtype=x.dtype, buffer=nl.sbuf)
-        for turned, one, other, sign in (
-            (result[:, :, :half], low, high, nl.subtract),
-            (result[:, :, half:], high, low, nl.add),
+    narrow = x.dtype == nl.bfloat16
+    for first, rows, each in _pieces(tokens, narrow):
+        shape = (rows, each, heads, d)
+        x_view, out_view = (v[first : first + rows * each].reshape(shape) for v in (x, out))
+        tile, low_high = loaded(x_view), (*shape[:3], 2, half)
+        cosines, sines = (
+            loaded(v[first : first + rows * each].reshape((rows, each, 1, half)))
+            for v in (cos, sin)
+        )
+        minus = nl.ndarray(sines.shape, dtype=sines.dtype, buffer=nl.sbuf)
+        nisa.activation(dst=minus, op=nl.copy, data=sines, scale=-1.0)
+        # Vector is fastest where all is bfloat16, but not while GpSimd runs; else they share the products.
+        dtype, engine = (
+            (x.dtype, nisa.engine.vector) if narrow else (nl.float32, nisa.engine.gpsimd)
+        )
+        near, far = (nl.ndarray(shape, dtype=dtype, buffer=nl.sbuf) for _ in range(2))
+        nisa.tensor_tensor(
+            dst=near.reshape(low_high), data1=tile.reshape(low_high), op=nl.multiply,
+            data2=cosines.reshape((rows, each, 1, 1, half)).broadcast(2, heads).broadcast(3, 2),
+        )  # fmt: skip
+        for turned, other, factor in (
+            (far[..., :half], tile[..., half:], minus),
+            (far[..., half:], tile[..., :half], sines),
         ):
-            # Products are exact enough only in float32: they may cancel.
-            near = nl.ndarray((size, heads, half), dtype=nl.float32, buffer=nl.sbuf)
-            far = nl.ndarray((size, heads, half), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_tensor(dst=near, data1=one, data2=cosines, op=nl.multiply)
             nisa.tensor_tensor(
-                dst=far, data1=other, data2=sines, op=nl.multiply, engine=nisa.engine.gpsimd
-            )
-            nisa.tensor_tensor(dst=turned, data1=near, data2=far, op=sign)
-        nisa.dma_copy(dst=out[part], src=result)
+                dst=turned, data1=other, data2=factor.broadcast(2, heads), op=nl.multiply,
+                engine=engine,
+            )  # fmt: skip
+        nisa.tensor_tensor(dst=tile, data1=near, data2=far, op=nl.add)
+        nisa.dma_copy(dst=out_view, src=tile)
     return out
+
+
+def _pieces(tokens, wide):
+    """Return this core's parts: the first token, rows of the tile, and tokens of each row."""
+    pmax = nl.tile_size.pmax
+    pieces: list[tuple[int, int, int]] = []
+    share = (tokens + nl.num_programs(0) - 1) // nl.num_programs(0)
+    first, stop = share * nl.program_id(0), min(tokens, share * (nl.program_id(0) + 1))
+    while first < stop:
+        # The first and the last tiles are small: until the one is loaded and while the other is stored, engines wait.
+        each = 2 if wide and len(pieces) > 1 and stop - first >= 3 * pmax else 1
+        pieces.append((first, min(pmax, stop - first), each))
+        first += pieces[-1][1] * each
+    return pieces
 
 
 def _check(x, cos, sin):
@@ -63,12 +89,6 @@ def _check(x, cos, sin):
             f"rope: `{name}` has shape {list(angles.shape)}; expected {[tokens, d // 2]}",
             "give one value for each token and pair; both halves of a head share them",
         )
-
-
-def _of_every_head(angles, heads):
-    """Return values [tokens, half] of HBM as a view [tokens, heads, half] of an SBUF tile."""
-    size, half = angles.shape
-    return loaded(angles.reshape((size, 1, half))).broadcast(1, heads)
 
 
 def _arguments(
@@ -96,19 +116,18 @@ KERNEL = Prebuilt(
         {"tokens": 128, "heads": 2, "d": 64},
         {"tokens": 200, "heads": 3, "d": 10},
         {"tokens": 1, "heads": 1, "d": 2},
+        {"tokens": 650, "heads": 16, "d": 128},
     ),
     ranges={"tokens": range(1, 200), "heads": range(1, 4), "d": range(2, 66, 2)},
     timed=({"tokens": 512, "heads": 8, "d": 128}, {"tokens": 4096, "heads": 32, "d": 128}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
+    cores=(1, 2),
     steps=(
         "128 tokens lie in the partitions, heads and d in the free axes.",
         "One tile of cosines and one of sines serve all heads: a view with step 0 along the heads.",
-        "The Vector engine multiplies by the cosines, GpSimd by the sines.",
-        "The Vector engine subtracts the products for the first half of d, and adds them for the second.",
+        "The Vector engine multiplies by the cosines, and by the sines with their sign: in float32 GpSimd does that.",
+        "The Vector engine adds both products. In bfloat16 they are rounded, and pass it two in a cycle.",
     ),
-    falls_short={
-        "bfloat16": "products are kept in float32, as they may cancel; so the Vector engine binds"
-    },
     sources=("J. Su et al., arXiv:2104.09864", "NKI Library, RoPE"),
     refused=(
         Refused(

@@ -24,8 +24,9 @@ def softmax(x):
     """
     rows, width = check_rows("softmax", x, 8192)
     out = nl.ndarray((rows, width), dtype=x.dtype, buffer=nl.shared_hbm)
-    for part, size, tile in tiles_of_rows(x):
-        largest = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+    for part, size, tile in tiles_of_rows(x, split=True):
+        # One of the elements, and so of their dtype: Vector reduces bfloat16 to bfloat16 in half the time.
+        largest = nl.ndarray((size, 1), dtype=x.dtype, buffer=nl.sbuf)
         nisa.tensor_reduce(dst=largest, op=nl.maximum, data=tile, axis=1, negate=True)
         powers = nl.ndarray((size, width), dtype=x.dtype, buffer=nl.sbuf)
         total = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -67,6 +68,7 @@ KERNEL = Prebuilt(
     ranges={"rows": range(1, 200), "width": range(1, 600)},
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 8192}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
+    cores=(1, 2),
     steps=(
         Step(
             "128 rows lie in the partitions, and the width in the free axis.",

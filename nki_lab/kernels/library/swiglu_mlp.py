@@ -11,6 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.projections import activated, row_tiles
+from nki_lab.kernels.rows import of_this_core
 
 # Tokens of one pass over the weights: each weight is then used for 512 columns of the Tensor engine.
 _TOKENS = 512
@@ -35,7 +36,9 @@ def swiglu_mlp(x_t, gate, up, down):
     _check(x_t, gate, up, down)
     (hidden, tokens), inner = x_t.shape, gate.shape[1]
     out = nl.ndarray((tokens, hidden), dtype=x_t.dtype, buffer=nl.shared_hbm)
-    for first in range(0, tokens, _TOKENS):
+    for group, first in enumerate(range(0, tokens, _TOKENS)):
+        if not of_this_core(group):
+            continue
         count = min(_TOKENS, tokens - first)
         inputs = list(row_tiles(x_t, first, count))
         activations = []
@@ -128,6 +131,7 @@ KERNEL = Prebuilt(
     ),
     multiplies=lambda tokens, hidden, inner: 6 * tokens * hidden * inner,
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
+    cores=(1, 2),
     steps=(
         "512 tokens go through all weights before the next 512: they lie in the free axis.",
         "The Tensor engine multiplies 128 inner columns of gate and up by the tokens, summed over hidden in PSUM.",
