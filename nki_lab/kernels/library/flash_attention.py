@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -18,16 +19,16 @@ _QUERIES, _STEP = 512, 1024
 _RESIDENT_BYTES = 96 * 1024
 # Stands for -inf, with which exp(-inf - -inf) would be NaN.
 MASKED = -1e30
-# Sums of exp(score) that are exact: none of their terms of interest is too small or too large for float32.
-_SMALLEST, _LARGEST = 1e-18, 1e30
+# From this sum of exp(score) on, terms that float32 cannot hold are too small to matter.
+_SMALLEST = 1e-18
 
 
 @nki.jit
 def flash_attention(q, k, v, scale=None, causal=False):
     """Return softmax(scale * q.T @ k) @ v of each head, for 512 queries and 128 keys at a time.
 
-    exp is taken of the scores as they are. Where the sum of a query leaves 1e-18 to 1e30, its head is computed again
-    with the largest score subtracted, which takes about three times as long.
+    exp is taken of the scores as they are. Where it was too large or too small for float32, the heads that share keys
+    are computed again with the largest score subtracted, which takes about three times as long.
 
     Args:
         q: [batch, heads, d, queries], float32 or bfloat16; d at most 128.
@@ -132,13 +133,30 @@ def _direct(q, k, v, out, groups, scale, causal):
             tile = sums[n // pmax // 2][:rows, n // pmax % 2]
             share = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
             nisa.reciprocal(dst=share, data=tile[:, d : d + 1])
-            for value, limit in ((tile[:, d : d + 1], _LARGEST), (share, 1 / _SMALLEST)):
-                nisa.scalar_tensor_tensor(
-                    dst=flags[:rows], data=value, op0=nl.greater_equal, operand0=limit,
-                    op1=nl.maximum, operand1=flags[:rows],
-                )  # fmt: skip
             result = nl.ndarray((rows, d), dtype=out.dtype, buffer=nl.sbuf)
             nisa.tensor_scalar(dst=result, data=tile[:, :d], op0=nl.multiply, operand0=share)
+            nothing = nl.ndarray((rows, d), dtype=out.dtype, buffer=nl.sbuf)
+            spoiled = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.tensor_scalar_reduce(
+                dst=nothing,
+                data=result,
+                op0=nl.multiply,
+                operand0=0.0,
+                reduce_op=nl.add,
+                reduce_res=spoiled,
+            )  # NaN where an element is not finite, as where exp or a sum was too large
+            for value, op, limit in (
+                (spoiled, nl.not_equal, 0.0),
+                (share, nl.greater_equal, 1 / _SMALLEST),
+            ):
+                nisa.scalar_tensor_tensor(
+                    dst=flags[:rows],
+                    data=value,
+                    op0=op,
+                    operand0=limit,
+                    op1=nl.maximum,
+                    operand1=flags[:rows],
+                )
             nisa.dma_copy(dst=out[head, first + n : first + n + rows], src=result)
     return flags
 
@@ -362,11 +380,30 @@ def _reference(q: Any, k: Any, v: Any, scale: float | None = None, causal: bool 
     return weights / weights.sum(axis=-1, keepdims=True) @ v
 
 
-def _large(rng: np.random.Generator) -> dict[str, Any]:
-    arguments = _arguments(rng, np.float32, heads=2, kv_heads=1, keys=150, d=64, causal=1)
-    arguments["q"] *= np.array([1, 60], np.float32)[:, None, None]
-    arguments["q"][0, 1, 3, 140] = np.nan
+def _edge(change: Callable[[Any, Any, Any], None]) -> Callable[[np.random.Generator], Any]:
+    def arguments(rng: np.random.Generator) -> dict[str, Any]:
+        made = _arguments(rng, np.float32, heads=2, kv_heads=1, keys=150, d=64, causal=1)
+        change(made["q"], made["k"], made["v"])
+        return made
+
     return arguments
+
+
+def _large_scores(q: Any, k: Any, v: Any) -> None:
+    q[:, 1] *= 60
+
+
+def _large_values(q: Any, k: Any, v: Any) -> None:
+    q *= 6
+    v *= 1e30
+
+
+def _small_scores(q: Any, k: Any, v: Any) -> None:
+    q[...], k[...] = 18 * np.abs(q), -np.abs(k)
+
+
+def _nan(q: Any, k: Any, v: Any) -> None:
+    q[0, 1, 3, 140] = np.nan
 
 
 KERNEL = Prebuilt(
@@ -396,14 +433,19 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 1e-5, "bfloat16": 3e-2},
     cores=(1, 2),
-    edges={"large scores": _large},
+    edges={
+        "large scores": _edge(_large_scores),
+        "large values": _edge(_large_values),
+        "small scores": _edge(_small_scores),
+        "NaN": _edge(_nan),
+    },
     steps=(
         "d lies in the partitions of queries and keys, the keys in those of the values.",
         "The Tensor engine multiplies 128 keys by 512 queries: scores [128 keys, 512 queries] in PSUM.",
         "The Scalar engine computes exp(score); the weights already lie as the next product needs them.",
         "The Tensor engine multiplies weights by values and by a column of ones: output and sum of 128 queries.",
-        "The Vector engine divides the output by the sum, and notes sums outside 1e-18 to 1e30.",
-        "A loop of the device computes heads with such sums again, with the largest score of each query subtracted.",
+        "The Vector engine divides the output by the sum, and notes where it is not finite, or the sum below 1e-18.",
+        "A loop of the device computes such heads again, with the largest score of each query subtracted.",
     ),
     sources=("T. Dao, arXiv:2307.08691", "nki-samples, flash attention"),
     refused=(
