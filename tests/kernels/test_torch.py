@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+import nki_lab.language as nl
 from nki_lab import kernels
 
 
@@ -20,18 +21,56 @@ def _rope(x: Any, cos: Any, sin: Any) -> Any:
     return torch.cat((pairs.real, pairs.imag), dim=-1)
 
 
+def _conv1d(
+    x_in: Any, filters: Any, bias: Any, stride: int, padding: Any, dilation: int, activation_fn: Any
+) -> Any:
+    sums = F.conv1d(
+        F.pad(x_in, padding), filters.permute(2, 1, 0), bias, stride=stride, dilation=dilation
+    )
+    return {None: lambda x: x, nl.silu: F.silu, nl.gelu: F.gelu}[activation_fn](sums)
+
+
+def _depthwise(img_ref: Any, filter_ref: Any, padding: Any, stride: Any, rhs_dilation: Any) -> Any:
+    x = F.pad(img_ref, (*padding[1], *padding[0]))
+    groups = img_ref.shape[1]
+    return F.conv2d(x, filter_ref, stride=stride, dilation=rhs_dilation, groups=groups)
+
+
+def _pooled(images: Any, filters: Any, bias: Any, pool_size: int) -> Any:
+    return F.max_pool2d(F.conv2d(images, filters.permute(3, 2, 0, 1), bias), pool_size)
+
+
+def _resized(data_tensor: Any, out_shape: Any) -> Any:
+    images = data_tensor.permute(0, 3, 1, 2)
+    return F.interpolate(images, size=out_shape[1:3], mode="nearest").permute(0, 2, 3, 1)
+
+
+def _scattered(operand_tensor: Any, source_tensor: Any) -> Any:
+    operand = operand_tensor.requires_grad_()
+    pooled = F.max_pool2d(operand, 3, stride=2, padding=1)
+    return torch.autograd.grad(pooled, operand, source_tensor)[0]
+
+
 #: What PyTorch makes of the arguments of a kernel, tensors of float64 and int64.
 OPERATORS = {
+    "adaptive_avg_pool2d": lambda in_tensor, output_size: F.adaptive_avg_pool2d(
+        in_tensor, output_size
+    ),
+    "conv1d": _conv1d,
+    "conv2d_maxpool": _pooled,
     "cross_entropy": lambda logits, targets: (
         F.cross_entropy(logits, targets[:, 0], reduction="none")[:, None],
         torch.logsumexp(logits, dim=1, keepdim=True),
     ),
     "cumsum": lambda x: torch.cumsum(x, dim=1),
+    "depthwise_conv1d": _depthwise,
     "flash_attention": _attention,
     "layernorm": lambda x, gamma, beta: F.layer_norm(x, x.shape[1:], gamma, beta, eps=1e-5),
     "matmul": lambda lhs_t, rhs: torch.matmul(lhs_t.T, rhs),
+    "resize_nearest": _resized,
     "rmsnorm": lambda x, gamma: F.rms_norm(x, x.shape[1:], gamma, eps=1e-6),
     "rope": _rope,
+    "select_and_scatter": _scattered,
     "softmax": lambda x: F.softmax(x, dim=1),
     "swiglu_mlp": lambda x_t, gate, up, down: (F.silu(x_t.T @ gate) * (x_t.T @ up)) @ down,
 }
