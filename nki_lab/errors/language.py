@@ -610,6 +610,30 @@ class LncMismatch(KernelArgument):
     right = wrong.replace("kernel[2](", "kernel(")
 
 
+class NoGradient(LanguageError):
+    """A kernel has a part that nki_lab.autodiff.backward cannot differentiate."""
+
+    code = "NKI131"
+    page = """
+        nki_lab.autodiff.backward makes the kernel of the gradients from a rule for each instruction. Loops
+        that the device runs, addresses in registers, bits of floats, random numbers and some instructions
+        have no rule. The line is that of your kernel. Where the gradient is known, write its kernel by
+        hand.
+        """
+    wrong = """
+        from nki_lab.autodiff import backward
+
+        @nki.jit
+        def kernel(x):
+            t = nl.load(x)
+            nisa.tensor_reduce(dst=t[:, 0:1], op=nl.multiply, data=t, axis=1)
+            return stored(t)
+
+        backward(kernel, np.ones((128, 4), dtype=np.float32))
+        """
+    right = wrong.replace("op=nl.multiply", "op=nl.add")
+
+
 class NestedConfiguration(LanguageError):
     """A kernel calls one with another compile configuration."""
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Any
 
 import numpy as np
 
+from nki_lab.dtypes import float32
 from nki_lab.errors import NotOnTarget, WrongOperand
 from nki_lab.ir.definition.cost import MicroOp
 from nki_lab.ir.definition.instruction import (
@@ -330,6 +332,46 @@ def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator, n
     read_out(act_accumulator, out_reduce_res)
 
 
+def _differentiate(i: Instruction, step: Any, sums: bool) -> None:
+    """Hand the gradients of the results on; `sums`: `reduce_res` is the sum of what this instruction alone gives."""
+    gradient, of_sum = step.gradient(), step.gradient("reduce_res")
+    if of_sum is not None:
+        if not sums:
+            step.refuse(
+                "gives a sum over several instructions, or another reduction, which has no rule"
+            )
+        of_each = of_sum.repeated(i.data.free_size)
+        gradient = of_each if gradient is None else gradient + of_sum
+    if i.op.activation.slope is None:
+        step.refuse(f"applies {i.op!r}, which has no rule for its gradient")
+
+    scales = type(i.scale) is NkiTensor or i.scale != 1
+
+    def scaled() -> Any:
+        return step.value("data") * step.value("scale") if scales else step.value("data")
+
+    @cache
+    def x() -> Any:
+        return scaled() if i.bias is None else scaled() + step.value("bias")
+
+    @cache
+    def y() -> Any:
+        return step.result() if i.dst.dtype is float32 else x().apply(i.op.name)
+
+    slope = i.op.activation.slope
+    if slope == 0:
+        return
+    gradient = gradient if slope == 1 else gradient * slope(x, y)
+    step.add("bias", gradient)
+    step.add("scale", lambda: gradient * step.value("data"))
+    step.add("data", lambda: gradient * step.value("scale") if scales else gradient)
+
+
+@activation.backward
+def _(i, step):
+    _differentiate(i, step, i.reduce_cmd is RESET_REDUCE)
+
+
 activation.cost(activation_cost("ACTIVATE"))
 
 
@@ -412,6 +454,11 @@ def _(out, op, data, bias, scale, reduce_op, out_reduce_res, act_accumulator, no
     _activate(out, op, data, bias, scale, notice)
     accumulate(act_accumulator, RESET_REDUCE, reduce_op, out)
     read_out(act_accumulator, out_reduce_res)
+
+
+@activation_reduce.backward
+def _(i, step):
+    _differentiate(i, step, i.reduce_op is _ADD)
 
 
 activation_reduce.cost(activation_cost("ACTIVATE"))

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -194,6 +196,80 @@ def _copy(x: np.ndarray, out: np.ndarray) -> None:
         np.copyto(out, x)
 
 
+def _gelu_slope(x: Any, y: Any) -> Any:
+    return x().apply("gelu_dx")
+
+
+def _density(x: Any) -> Any:
+    # The normal density, phi(x).
+    return (x * x * -0.5).apply("exp") * (1 / math.sqrt(2 * math.pi))
+
+
+def _gelu_dx_slope(x: Any, y: Any) -> Any:
+    # (Phi + x phi)' = (2 - x^2) phi
+    return _density(x()) * (2.0 - x() * x())
+
+
+def _gelu_tanh_slope(x: Any, y: Any) -> Any:
+    # With t = tanh(u): 0.5 (1 + t) + 0.5 x (1 - t^2) u'
+    square = x() * x()
+    c = math.sqrt(2 / math.pi)
+    t = (x() * (square * 0.044715 + 1.0) * c).apply("tanh")
+    return (t + 1.0) * 0.5 + x() * (1.0 - t * t) * (square * (3 * 0.044715) + 1.0) * (0.5 * c)
+
+
+def _swish_dx_slope(factor: float) -> Callable[..., Any]:
+    # With s = sigmoid(z), z = factor x: (s (1 + z (1 - s)))' = factor s (1 - s) (2 + z (1 - 2 s))
+    def slope(x: Any, y: Any) -> Any:
+        z = x() * factor
+        s = z.apply("sigmoid")
+        return s * (1.0 - s) * (z * (1.0 - s * 2.0) + 2.0) * factor
+
+    return slope
+
+
+def _mish_slope(x: Any, y: Any) -> Any:
+    # With t = tanh(softplus(x)): t + x (1 - t^2) sigmoid(x)
+    t = x().apply("softplus").apply("tanh")
+    return t + x() * (1.0 - t * t) * x().apply("sigmoid")
+
+
+def _cosine(x: Any, y: Any) -> Any:
+    # 1 - 2 sin(x / 2)^2, whose argument stays in the range of sin.
+    half = (x() * 0.5).apply("sin")
+    return half * half * -2.0 + 1.0
+
+
+#: The derivative of each function: a number, or `(x, result) -> value`, of functions that give them as tiles.
+_SLOPES: dict[str, Any] = {
+    "copy": 1,
+    "sign": 0,
+    "square": lambda x, y: x() * 2.0,
+    "relu": lambda x, y: x().compare("greater", 0.0),
+    "abs": lambda x, y: x().apply("sign"),
+    "sigmoid": lambda x, y: y() * (1.0 - y()),
+    "gelu": _gelu_slope,
+    "gelu_dx": _gelu_dx_slope,
+    "gelu_apprx_tanh": _gelu_tanh_slope,
+    "gelu_apprx_sigmoid": lambda x, y: x().apply("gelu_apprx_sigmoid_dx"),
+    "gelu_apprx_sigmoid_dx": _swish_dx_slope(_GELU_SIGMOID),
+    "silu": lambda x, y: x().apply("silu_dx"),
+    "silu_dx": _swish_dx_slope(1.0),
+    "tanh": lambda x, y: 1.0 - y() * y(),
+    "softplus": lambda x, y: x().apply("sigmoid"),
+    "mish": _mish_slope,
+    "erf": lambda x, y: x().apply("erf_dx"),
+    "erf_dx": lambda x, y: x() * y() * -2.0,
+    "exp": lambda x, y: y(),
+    "log": lambda x, y: x().reciprocal(),
+    "sin": _cosine,
+    "arctan": lambda x, y: (x() * x() + 1.0).reciprocal(),
+    "sqrt": lambda x, y: y().reciprocal() * 0.5,
+    "rsqrt": lambda x, y: y() * y() * y() * -0.5,
+    "reciprocal": lambda x, y: -(y() * y()),
+}
+
+
 def _needs_slope(x: np.ndarray, out: np.ndarray) -> None:
     raise AssertionError("nl.prelu takes a slope: the instruction that has it applies it")
 
@@ -242,6 +318,10 @@ ACTIVATIONS |= {
         ("rsqrt", rsqrt, 2.0**-87, 2.0**97),
         ("reciprocal", reciprocal, 2.0**-42, 2.0**42),
     )
+}
+
+ACTIVATIONS = {
+    name: replace(function, slope=_SLOPES.get(name)) for name, function in ACTIVATIONS.items()
 }
 
 for _name, _function in ACTIVATIONS.items():

@@ -99,6 +99,11 @@ def _(out, src):
     np.copyto(out, src, casting="unsafe")
 
 
+@tensor_copy.backward
+def _(i, step):
+    step.add("src", step.gradient())
+
+
 @tensor_copy.cost
 def _(i, hw):
     engine = i.form.engine
@@ -250,6 +255,15 @@ def _(out, dst, src, predicate, reverse_pred):
         src = np.float32(src).astype(out.dtype)
     np.copyto(out, dst)
     overlay(out, src, chosen)
+
+
+@tensor_copy_predicated.backward
+def _(i, step):
+    gradient, chosen = step.gradient(), step.value("predicate").compare("not_equal", 0.0)
+    if i.reverse_pred:
+        chosen = 1.0 - chosen
+    step.add("src", lambda: gradient * chosen)
+    step.replace("dst", gradient * (1.0 - chosen))
 
 
 @tensor_copy_predicated.cost

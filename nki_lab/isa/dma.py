@@ -285,6 +285,11 @@ def _(out, src):
     np.copyto(out, src if src.shape == out.shape else src.reshape(out.shape))
 
 
+@dma_copy.backward
+def _(i, step):
+    step.moved("dst", "src")
+
+
 @dma_copy.cost
 def _(i, hw):
     pieces = runs(i.dst, i.src)

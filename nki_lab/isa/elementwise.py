@@ -123,6 +123,11 @@ def _(out, data1, data2, op):
     op.apply(data1, data2, out)
 
 
+@tensor_tensor.backward
+def _(i, step):
+    step.chain("data1", (i.op, "data2", False))
+
+
 @tensor_tensor.place
 def _(i, hw):
     if i.engine is not Engine.unknown:
@@ -342,6 +347,11 @@ def _(out, data, op0, operand0, reverse0, op1, operand1, reverse1):
         op1.apply_with(between, operand1, reverse1, out)
 
 
+@tensor_scalar.backward
+def _(i, step):
+    step.chain("data", (i.op0, "operand0", i.reverse0), (i.op1, "operand1", i.reverse1))
+
+
 @tensor_scalar.place
 def _(i, hw):
     if i.engine is not Engine.unknown:
@@ -408,6 +418,11 @@ def _(out, data, op0, operand0, op1, operand1, reverse0, reverse1):
     op1.apply_with(between, operand1, reverse1, out)
 
 
+@scalar_tensor_tensor.backward
+def _(i, step):
+    step.chain("data", (i.op0, "operand0", i.reverse0), (i.op1, "operand1", i.reverse1))
+
+
 @scalar_tensor_tensor.cost
 def _(i, hw):
     narrow_tiles = narrow(hw, [i.dst, i.data, i.operand1])
@@ -444,6 +459,11 @@ def reciprocal(dst: NkiTensor, data: NkiTensor, name: str | None = None) -> Any:
 @reciprocal.semantics
 def _(out, data):
     np.divide(1, data, out=out)
+
+
+@reciprocal.backward
+def _(i, step):
+    step.chain("data", (OPS["reciprocal"], "", False))
 
 
 @reciprocal.cost

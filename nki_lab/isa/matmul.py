@@ -105,6 +105,18 @@ def _transpose(out, stationary, moving, target):
     np.copyto(out, stationary.T, casting="unsafe")
 
 
+@nc_matmul.backward
+def _(i, step):
+    gradient = step.gradient()
+    if i.perf_mode is not matmul_perf_mode.none:
+        step.refuse(f"multiplies with {i.perf_mode!r}, which has no rule for its gradient")
+    if i.is_transpose:
+        step.add("stationary", gradient.transposed())
+        return
+    step.add("stationary", lambda: step.value("moving").times_transposed(gradient))
+    step.add("moving", lambda: step.value("stationary").transposed().times(gradient))
+
+
 @nc_matmul.cost
 def _(i, hw):
     double = double_row(i)

@@ -47,6 +47,8 @@ class AluOperator:
         identity: the value a reduction starts from, None where there is none.
         engines: engines that have it in element-wise instructions.
         feature: ability a target must have, or an empty string.
+        slopes: the derivative with respect to each operand: a number, or `(a, b, result) -> its value`, of
+            functions that give them as tiles, so that only what is used is kept; None where there is no rule.
     """
 
     kind: OpClass
@@ -56,6 +58,7 @@ class AluOperator:
     identity: float | None = None
     engines: tuple[Engine, ...] = (VECTOR, GPSIMD)
     feature: str = ""
+    slopes: tuple[Any, ...] | None = None
 
 
 #: Every operator that the text of a program can name, by its repr.
@@ -77,6 +80,7 @@ class Activation:
         low, high: valid input range; of the magnitude when `by_magnitude`.
         by_magnitude: the range holds for the absolute value.
         table: the activation table it needs, for the timing model; None when any will do.
+        slope: its derivative, `(x, result) -> value`, of functions that give them as tiles, or a number; None without.
     """
 
     apply: Callable[..., Any]
@@ -84,6 +88,7 @@ class Activation:
     high: float = math.inf
     by_magnitude: bool = False
     table: str | None = None
+    slope: Any = None
 
     @property
     def is_limited(self) -> bool:
@@ -349,6 +354,36 @@ def _bits(ufunc: np.ufunc) -> Callable[..., None]:
     return apply
 
 
+def _share(at_least: str, above: str, is_left: bool) -> Callable[..., Any]:
+    # The operand that is chosen has slope 1; where both are equal each has a half, as in PyTorch and JAX.
+    def slope(a: Any, b: Any, result: Any) -> Any:
+        first, second = (a(), b()) if is_left else (b(), a())
+        both = _compared(first, at_least, second) + _compared(first, above, second)
+        return both * 0.5
+
+    return slope
+
+
+_TURNED = {
+    "greater": "less",
+    "less": "greater",
+    "greater_equal": "less_equal",
+    "less_equal": "greater_equal",
+}
+
+
+def _compared(a: Any, name: str, b: Any) -> Any:
+    return b.compare(_TURNED[name], a) if isinstance(a, (int, float)) else a.compare(name, b)
+
+
+def _inverse(a: Any) -> Any:
+    return 1.0 / a if isinstance(a, (int, float)) else a.reciprocal()
+
+
+_OF_MAXIMUM = _share("greater_equal", "greater", True), _share("greater_equal", "greater", False)
+_OF_MINIMUM = _share("less_equal", "less", True), _share("less_equal", "less", False)
+
+
 def _bit_row(ufunc: np.ufunc, **facts: Any) -> AluOperator:
     return AluOperator(OpClass.BITVEC, _bits(ufunc), engines=(VECTOR,), **facts)
 
@@ -367,7 +402,7 @@ ALU: dict[str, AluOperator] = {
     "bitwise_xor": _bit_row(np.bitwise_xor, reduction=np.bitwise_xor.reduce),
     "left_shift": _bit_row(np.left_shift),
     "right_shift": _bit_row(np.right_shift),
-    "add": AluOperator(OpClass.ARITHMETIC, np.add, reduction=total, identity=0.0),
+    "add": AluOperator(OpClass.ARITHMETIC, np.add, reduction=total, identity=0.0, slopes=(1, 1)),
     # ((x0 - x1) - x2) - ...: the documents allow it as a reduction without saying which element is the minuend; the
     # first one is, as in a left fold.
     "subtract": AluOperator(
@@ -375,44 +410,67 @@ ALU: dict[str, AluOperator] = {
         np.subtract,
         reduction=_reduction(np.subtract),
         identity=0.0,
+        slopes=(1, -1),
     ),
     "multiply": AluOperator(
-        OpClass.ARITHMETIC, np.multiply, reduction=_reduction(np.multiply), identity=1.0
+        OpClass.ARITHMETIC,
+        np.multiply,
+        reduction=_reduction(np.multiply),
+        identity=1.0,
+        slopes=(lambda a, b, y: b(), lambda a, b, y: a()),
     ),
     "maximum": AluOperator(
         OpClass.ARITHMETIC,
         _maximum,
         reduction=_reduction(np.maximum, gaps=False),
         identity=-_INF,
+        slopes=_OF_MAXIMUM,
     ),
     "minimum": AluOperator(
         OpClass.ARITHMETIC,
         _minimum,
         reduction=_reduction(np.minimum, gaps=False),
         identity=_INF,
+        slopes=_OF_MINIMUM,
     ),
-    "equal": AluOperator(OpClass.COMPARE, np.equal),
-    "not_equal": AluOperator(OpClass.COMPARE, np.not_equal),
-    "greater_equal": AluOperator(OpClass.COMPARE, np.greater_equal),
-    "greater": AluOperator(OpClass.COMPARE, np.greater),
-    "less_equal": AluOperator(OpClass.COMPARE, np.less_equal),
-    "less": AluOperator(OpClass.COMPARE, np.less),
-    "logical_and": AluOperator(OpClass.LOGICAL, np.logical_and, reduction=np.logical_and.reduce),
-    "logical_or": AluOperator(OpClass.LOGICAL, np.logical_or, reduction=np.logical_or.reduce),
-    "logical_xor": AluOperator(OpClass.LOGICAL, np.logical_xor, reduction=np.logical_xor.reduce),
+    "equal": AluOperator(OpClass.COMPARE, np.equal, slopes=(0, 0)),
+    "not_equal": AluOperator(OpClass.COMPARE, np.not_equal, slopes=(0, 0)),
+    "greater_equal": AluOperator(OpClass.COMPARE, np.greater_equal, slopes=(0, 0)),
+    "greater": AluOperator(OpClass.COMPARE, np.greater, slopes=(0, 0)),
+    "less_equal": AluOperator(OpClass.COMPARE, np.less_equal, slopes=(0, 0)),
+    "less": AluOperator(OpClass.COMPARE, np.less, slopes=(0, 0)),
+    "logical_and": AluOperator(
+        OpClass.LOGICAL, np.logical_and, reduction=np.logical_and.reduce, slopes=(0, 0)
+    ),
+    "logical_or": AluOperator(
+        OpClass.LOGICAL, np.logical_or, reduction=np.logical_or.reduce, slopes=(0, 0)
+    ),
+    "logical_xor": AluOperator(
+        OpClass.LOGICAL, np.logical_xor, reduction=np.logical_xor.reduce, slopes=(0, 0)
+    ),
     # Only GpSimd has it (page of tensor_tensor).
-    "power": AluOperator(OpClass.ARITHMETIC, _power, engines=(GPSIMD,)),
+    "power": AluOperator(
+        OpClass.ARITHMETIC,
+        _power,
+        engines=(GPSIMD,),
+        slopes=(
+            lambda a, b, y: b() * a().combine(OPS["power"], b() - 1.0),
+            lambda a, b, y: y() * a().apply("log"),
+        ),
+    ),
     "abs_max": AluOperator(
         OpClass.ARITHMETIC, _by_magnitude(np.greater), identity=0.0, feature="abs_max_abs_min"
     ),
     "abs_min": AluOperator(
         OpClass.ARITHMETIC, _by_magnitude(np.less), identity=_INF, feature="abs_max_abs_min"
     ),
-    "abs": _unary_row(np.absolute),
-    "square": _unary_row(np.square, feature="square_relu"),
-    "relu": _unary_row(relu, feature="square_relu"),
-    "rsqrt": _unary_row(rsqrt, engines=(GPSIMD,)),
-    "reciprocal": _unary_row(reciprocal),
+    "abs": _unary_row(np.absolute, slopes=(lambda a, b, y: a().apply("sign"),)),
+    "square": _unary_row(np.square, feature="square_relu", slopes=(lambda a, b, y: a() * 2.0,)),
+    "relu": _unary_row(
+        relu, feature="square_relu", slopes=(lambda a, b, y: a().compare("greater", 0.0),)
+    ),
+    "rsqrt": _unary_row(rsqrt, engines=(GPSIMD,), slopes=(lambda a, b, y: y() * y() * y() * -0.5,)),
+    "reciprocal": _unary_row(reciprocal, slopes=(lambda a, b, y: -(y() * y()),)),
 }
 
 
@@ -432,7 +490,11 @@ def _divide(a: Any, b: Any, out: np.ndarray) -> None:
 
 #: Rows of operators that no engine has, each rounded once: simulators compute them.
 SIMULATED = {
-    "divide": AluOperator(OpClass.ARITHMETIC, _divide),
+    "divide": AluOperator(
+        OpClass.ARITHMETIC,
+        _divide,
+        slopes=(lambda a, b, y: _inverse(b()), lambda a, b, y: y() * _inverse(b()) * -1.0),
+    ),
     "fmod": AluOperator(OpClass.ARITHMETIC, np.fmod),
     "mod": AluOperator(OpClass.ARITHMETIC, np.mod),
 }

@@ -203,6 +203,13 @@ def _(out, on_true_tile, pattern, channel_multiplier, on_false_value, cmp_op, of
     overlay(out, on_true_tile, chosen)
 
 
+@affine_select.backward
+def _(i, step):
+    step.add(
+        "on_true_tile", step.again(on_true_tile=step.gradient().in_float32(), on_false_value=0.0)
+    )
+
+
 @affine_select.cost
 def _(i, hw):
     yield stream(i, hw, "AFFINE_SELECT", hw.gpsimd_cycles, i.dst.free_size)

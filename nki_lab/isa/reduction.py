@@ -151,6 +151,25 @@ def _(out, op, data, axis, negate):
         change_sign(out, out)
 
 
+@tensor_reduce.backward
+def _(i, step):
+    gradient, data = step.gradient(), i.data
+    each = data.free_size // i.dst.free_size
+    if i.negate:
+        gradient = -gradient
+    if i.op.alu is OPS["add"].alu:
+        step.add("data", gradient.repeated(each))
+    elif i.op.alu in (OPS["maximum"].alu, OPS["minimum"].alu):
+        # The elements that are the largest share the gradient, as in PyTorch and JAX.
+        values = step.value("data").shaped((data.shape[0], data.free_size))
+        result = -step.result() if i.negate else step.result()
+        chosen = values.compare("equal", result.repeated(each))
+        share = gradient * chosen.sums(i.dst.free_size).reciprocal()
+        step.add("data", chosen * share.repeated(each))
+    else:
+        step.refuse(f"reduces with {i.op!r}, which has no rule for its gradient")
+
+
 @tensor_reduce.cost
 def _(i, hw):
     fast = narrow(hw, [i.dst, i.data]) and i.op.alu in _FAST_REDUCTIONS
@@ -209,6 +228,16 @@ def _(out, op, data):
         np.divide(out, len(data), out=out)
     else:
         op.reduce(data, 0, out[0])
+
+
+@tensor_partition_reduce.backward
+def _(i, step):
+    gradient, rows = step.gradient(), i.data.shape[0]
+    if i.op is OPS["average"]:
+        gradient = gradient * (1 / rows)
+    elif i.op is not OPS["add"]:
+        step.refuse(f"reduces with {i.op!r}, which has no rule for its gradient")
+    step.add("data", step.over_partitions(gradient, rows))
 
 
 @tensor_partition_reduce.cost

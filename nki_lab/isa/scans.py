@@ -112,6 +112,18 @@ def _(out, data0, data1, initial, op0, op1, reverse0, reverse1):
     scan(step, state, out, data0, data1)
 
 
+@tensor_tensor_scan.backward
+def _(i, step):
+    if i.op0 is not OPS["multiply"] or i.op1 is not OPS["add"]:
+        step.refuse(f"scans with {i.op0!r} and {i.op1!r}; the rule is for nl.multiply and nl.add")
+    # y[t] = a[t] y[t - 1] + b[t], so what reaches y[t] is h[t] = g[t] + a[t + 1] h[t + 1]: a scan from the end.
+    gradient, factors = step.gradient(), step.value("data0")
+    reaching = step.scan_back(factors, gradient)
+    step.add("data1", reaching)
+    step.add("data0", lambda: reaching * step.shifted(step.result(), step.value("initial")))
+    step.add("initial", lambda: reaching.columns(0, 1) * factors.columns(0, 1))
+
+
 @tensor_tensor_scan.cost
 def _(i, hw):
     yield stream(i, hw, "TENSOR_TENSOR_SCAN", hw.vector_scan_cycles, i.dst.free_size)

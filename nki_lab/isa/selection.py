@@ -163,6 +163,17 @@ def _(
     read_out(dve_accumulator, out_reduce_res)
 
 
+@range_select.backward
+def _(i, step):
+    if step.gradient("reduce_res") is not None:
+        step.refuse("gives a maximum, which has no rule; take it with nisa.tensor_reduce")
+    gradient = step.gradient()
+    ones = step.filled(gradient, 1.0)
+    bounds = {name: step.value(name) for name in ("bound0", "bound1")}
+    chosen = step.again(on_true_tile=ones, reduce_res=None, **bounds).compare("equal", 1.0)
+    step.add("on_true_tile", chosen * gradient)
+
+
 @range_select.cost
 def _(i, hw):
     yield stream(i, hw, "RANGE_SELECT", hw.vector_copy_cycles, i.dst.free_size)
@@ -225,6 +236,17 @@ def _(
     overlay(out, on_true, chosen)
     accumulate_or_spoil(dve_accumulator, reduce_cmd, reduce_op, out)
     read_out(dve_accumulator, out_reduce_res)
+
+
+@select_reduce.backward
+def _(i, step):
+    if step.gradient("reduce_res") is not None:
+        step.refuse("gives a maximum, which has no rule; take it with nisa.tensor_reduce")
+    gradient, chosen = step.gradient(), step.value("predicate").compare("not_equal", 0.0)
+    if i.reverse_pred:
+        chosen = 1.0 - chosen
+    step.add("on_true", lambda: gradient * chosen)
+    step.add("on_false", lambda: gradient * (1.0 - chosen))
 
 
 @select_reduce.cost

@@ -74,6 +74,21 @@ def _(out, data):
         total(deviation, 1, spread)
 
 
+@bn_stats.backward
+def _(i, step):
+    # mean = sum(x) / count and spread = sum((x - mean)^2), for the elements of either parity.
+    gradient, result, data = step.gradient(), step.result(), step.value("data")
+    for k in (0, 1):
+        count = len(range(k, i.data.free_size, 2))
+        if count:
+            mean, of_mean, of_spread = (
+                t.columns(3 * k + n, 3 * k + n + 1)
+                for t, n in ((result, 1), (gradient, 1), (gradient, 2))
+            )
+            distance = data.every(2, k) - mean
+            step.add_every("data", 2, k, distance * (of_spread * 2.0) + of_mean * (1 / count))
+
+
 @bn_stats.cost
 def _(i, hw):
     yield stream(i, hw, "BN_STATS", hw.vector_copy_cycles, i.data.free_size)
@@ -145,6 +160,18 @@ def _(out, data):
     np.add(work, spread, out=work, where=counted)
     total(work, 1, variance[:, 0])
     np.divide(variance, counts, out=variance)
+
+
+@bn_aggr.backward
+def _(i, step):
+    # With n = sum(count): mean = sum(count m) / n, variance = sum(spread + count (m - mean)^2) / n.
+    gradient, data, result = step.gradient(), step.value("data"), step.result()
+    count, mean = data.every(3, 0), data.every(3, 1)
+    each = count.sums().reciprocal()
+    of_mean, of_variance = gradient.columns(0, 1) * each, gradient.columns(1, 2) * each
+    distance = mean - result.columns(0, 1)
+    step.add_every("data", 3, 1, count * (distance * (of_variance * 2.0) + of_mean))
+    step.add_every("data", 3, 2, of_variance.repeated(i.data.free_size // 3))
 
 
 @bn_aggr.cost

@@ -143,6 +143,11 @@ def _(out, data, engine, target):
         np.copyto(out, data.T)
 
 
+@nc_transpose.backward
+def _(i, step):
+    step.add("data", step.gradient().transposed())
+
+
 @nc_transpose.cost
 def _(i, hw):
     data = i.data

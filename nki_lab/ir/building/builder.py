@@ -142,6 +142,8 @@ class Builder(Findings):
         self.program = program
         self.grid = grid
         self.place: tuple[int, ...] = ()  # of the program in the grid, where one core runs several
+        #: The places of what follows, in a program made of another one; None where the author's frames tell them.
+        self.placed: Stack | None = None
         self.strict = strict
         self.storages: list[Storage] = []
         self.registers: list[Register] = []
@@ -198,6 +200,8 @@ class Builder(Findings):
 
     def stack(self, depth: int = 2) -> Stack:
         """Return the author's places from `depth` frames up to the kernel, innermost first; equal ones are one."""
+        if self.placed is not None:
+            return self.placed
         frame = sys._getframe(depth)
         key = key_of_frame(frame, self.root)
         stack = self._stacks.get(key)

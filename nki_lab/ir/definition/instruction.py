@@ -407,6 +407,11 @@ class Definition:
         """Attach `(i) -> instruction`: another one that gives the same values of floats on Scalar, or None."""
         return self._attach("on_scalar")
 
+    @property
+    def backward(self) -> Callable[[Facet], Facet]:
+        """Attach `(i, step)`: hand the gradients of the results on to the operands; see `nki_lab.autodiff.reverse`."""
+        return self._attach("backward")
+
     # -- what consumers ask --------------------------------------------------------------------------------------
 
     @property

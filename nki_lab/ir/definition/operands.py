@@ -356,18 +356,20 @@ def _partitions(name: str) -> Rule:
     )
 
 
-def _start(name: str) -> Rule:
+def start_is_legal(t: NkiTensor, hw: Target) -> bool:
+    """Tell whether an engine other than DMA can start at the first partition of a tile."""
     # trainium_inferentia2_arch.rst: more than 64 partitions start at 0, more than 32 at 0 or 64, others at 0/32/64/96.
+    step = 128 if t.shape[0] > 64 else 64 if t.shape[0] > 32 else 32
+    address = t.storage.address
+    first = t.start_partition + (address.partition if address else 0)
+    return first % step == 0 and first + t.shape[0] <= hw.partitions
+
+
+def _start(name: str) -> Rule:
     def holds(i, hw):
-        for t in _tensors(i, name, on_chip=True):
-            if name in i.definition.any_start:
-                continue
-            step = 128 if t.shape[0] > 64 else 64 if t.shape[0] > 32 else 32
-            address = t.storage.address
-            first = t.start_partition + (address.partition if address else 0)
-            if first % step or first + t.shape[0] > hw.partitions:
-                return False
-        return True
+        return name in i.definition.any_start or all(
+            start_is_legal(t, hw) for t in _tensors(i, name, on_chip=True)
+        )
 
     return Rule(
         f"`{name}` must start at partition 0, 32, 64 or 96 (over 32 partitions: 0 or 64; over 64: 0)",
