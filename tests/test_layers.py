@@ -15,7 +15,7 @@ LINT = (
 )
 
 ROOMS = (
-    "api backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
+    "api autodiff backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
     "language magics migration percent profiler progress rewrite runtime server session simulator source "
     "targets timing versions views widgets"
 ).split()

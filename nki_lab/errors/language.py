@@ -621,13 +621,19 @@ class NoGradient(LanguageError):
         hand.
         """
     wrong = """
+        import numpy as np
+        import nki
+        import nki.isa as nisa
+        import nki.language as nl
         from nki_lab.autodiff import backward
 
         @nki.jit
         def kernel(x):
-            t = nl.load(x)
-            nisa.tensor_reduce(dst=t[:, 0:1], op=nl.multiply, data=t, axis=1)
-            return stored(t)
+            tile = nl.load(x)
+            nisa.tensor_reduce(dst=tile[:, 0:1], op=nl.multiply, data=tile, axis=1)
+            out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+            nl.store(out, tile)
+            return out
 
         backward(kernel, np.ones((128, 4), dtype=np.float32))
         """

@@ -172,7 +172,7 @@ def test_only_the_gradients_that_are_wanted():
 
 def test_it_is_timed_and_its_lines_are_those_of_the_kernel():
     result = backward(weighed, **INPUTS).launch(*INPUTS.values(), INPUTS["x"])
-    assert result.profile().summary().end_ns > 2000
+    assert result.profile.total_ns > 2000
     activations = [
         i for i in result.compiled.kernel.instructions if i.definition.name == "activation"
     ]
