@@ -15,8 +15,8 @@ LINT = (
 )
 
 ROOMS = (
-    "api autodiff backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks ir isa kernels "
-    "language magics migration percent profiler progress rewrite runtime server session simulator source "
+    "api autodiff backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks ir isa "
+    "kernels language magics migration percent profiler progress rewrite runtime server session simulator source "
     "targets timing versions views widgets"
 ).split()
 
