@@ -317,7 +317,9 @@ class Step:
         rows = source.shape[0] if len(source.shape) > 1 else 1
         moves = crowded(source) is not None and rows != target.shape[0]
         if moves or (in_hbm and source.shape != target.shape):
-            raise no_gradient(i, "copies repeated elements, or within HBM, between shapes that differ")
+            raise no_gradient(
+                i, "copies repeated elements, or within HBM, between shapes that differ"
+            )
         if in_hbm:
             self.add_parts(src, pieces(source, gradient.view))
         elif target.storage.on_chip:
