@@ -134,3 +134,32 @@ def test_kernels_of_images_give_their_reference_on_the_official_grid(official, k
     arguments = prebuilt.example(size, seed=4)
     value = nki.simulate_kernel(launched[size[grid]] if grid else launched, **arguments)
     assert prebuilt.error(value, arguments) <= prebuilt.tolerance["float32"]
+
+
+CALLED = {
+    "allocated_fused_rms_norm_qkv": (
+        {"batch": 1, "tokens": 140, "dim": 256, "columns": 30},
+        "allocated_fused_linear.allocated_fused_rms_norm_qkv",
+    ),
+    "quantized_double_row_matmul": (
+        {"rows": 128, "depth": 256, "columns": 512, "m": 1, "n": 1, "k": 2},
+        "double_row_matmul.quantized_double_row_matmul",
+    ),
+    "rmsnorm_quant": (
+        {"rows": 5, "width": 64, "norm": 1, "bound": 0},
+        "rmsnorm_quant.rmsnorm_quant.rmsnorm_quant_kernel",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLED)
+def test_an_official_kernel_without_a_grid_gives_the_values_of_todays(name):
+    kernel, (size, official) = kernels.get(name), CALLED[name]
+    module, _, called = official.rpartition(".")
+    with aliases():
+        space = __import__(f"neuronxcc.nki.kernels.{module}", fromlist=[called])
+    arguments = kernel.example(size, "bfloat16", seed=4)
+    result = nki.simulate_kernel(getattr(space, called), **arguments)
+    assert kernel.error(result, arguments) <= kernel.tolerance["bfloat16"]
+    expected = nki_lab.run(kernel.kernel, **arguments, target="trn2").value
+    np.testing.assert_array_equal(kernel.decoded(result)[0], kernel.decoded(expected)[0])
