@@ -90,17 +90,23 @@ def _check_cores(place: str, saved: CompiledFunction, cores: int | None) -> None
 
 
 def load_file(file: Path) -> ModuleType:
-    """Run a Python file as a module, with its folder on the import path.
+    """Run a Python file as a module, with its folder on the import path; in a package, as a module of that package.
 
     Raises UsageError, or a more special error, at the line that failed.
     """
     if not os.path.isfile(file):
         raise UnknownOption(f"there is no file {file}", help=_files_like(file))
-    folder = str(file.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    outermost = file.resolve().parent
+    if str(outermost) not in sys.path:
+        sys.path.insert(0, str(outermost))
+    package = ""
+    while (outermost / "__init__.py").exists():
+        package, outermost = f"{outermost.name}.{package}", outermost.parent
+    if package and str(outermost) not in sys.path:
+        sys.path.insert(1, str(outermost))
     # Under its own name, so that files beside it can import it; never in place of another module.
-    name = file.stem if file.stem not in sys.modules else f"nki_lab_file_{file.stem}"
+    name = f"{package}{file.stem}"
+    name = name if name not in sys.modules else f"{package}nki_lab_file_{file.stem}"
     spec = spec_from_file_location(name, file.resolve())
     if spec is None or spec.loader is None:
         raise UnknownOption(f"{file} is not a Python file", help="name a file that ends in .py")
