@@ -77,10 +77,10 @@ def allocated_fused_rms_norm_qkv(hidden, weights, norm_dtype=nl.float32, eps=1e-
             summed += _squared(tile[:, chunk], place, zeros)
         # The squares of the next tokens come before the products of these: the engines do not wait for each other.
         if waiting:
-            _projected(*waiting, held, ones, added, zeros, dim)
+            _projected(held, ones, added, zeros, dim, *waiting)
         pair = (each[number % 2][:size] for each in (means, products, shares, results))
         waiting = (tile, summed, *pair, flat[part])
-    _projected(*waiting, held, ones, added, zeros, dim)
+    _projected(held, ones, added, zeros, dim, *waiting)
     return out
 
 
@@ -134,7 +134,7 @@ def _squared(tile, squares, zeros):
     return [squares[:, n] for n in range(count)]
 
 
-def _projected(tile, summed, mean, product, share, result, out, held, ones, added, zeros, dim):
+def _projected(held, ones, added, zeros, dim, tile, summed, mean, product, share, result, out):
     """Multiply tokens by the weights, divide each by its root mean square, and store them."""
     for k in range(tile.shape[1]):
         nisa.nc_matmul(dst=product, stationary=tile[:, k], moving=held[:, k], accumulate=k > 0)
