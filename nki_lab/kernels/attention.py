@@ -54,6 +54,26 @@ class Mask:
             left = start - first + self.window + self.align
             _hide(hidden, self._before[:rows, left : left + hidden.shape[1]])
 
+    def span(self, key: int, first: int, count: int) -> tuple[int, int]:
+        """Return which of `count` queries from `first` see some of 128 keys from `key`, rounded to tiles of 128."""
+        begin = max(0, key - first) // 128 * 128 if self.causal else 0
+        end = key + 127 + self.window - first if self.window else count
+        return begin, min(count, -(-end // 128) * 128)
+
+    def clear(self, weights: Any, key: int, query: int) -> None:
+        """Replace the weights [keys, queries] of pairs that are not seen by 0; `key` and `query` are the first."""
+        rows = weights.shape[1]
+        limits = []
+        if self.causal and key + weights.shape[0] - 1 > query:
+            limits.append((query - key, -1))
+        if self.window and key <= query + rows - 1 - self.window:
+            limits.append((key - query + self.window - 1, 1))
+        for offset, sign in limits:
+            nisa.affine_select(
+                dst=weights, pattern=[[-sign, rows]], offset=offset, channel_multiplier=sign,
+                on_true_tile=weights, on_false_value=0.0, cmp_op=nl.greater_equal,
+            )  # fmt: skip
+
 
 def _hide(scores: Any, where: Any) -> None:
     nisa.tensor_copy_predicated(dst=scores, src=float("-inf"), predicate=where)
@@ -82,18 +102,18 @@ def loaded_as(view: Any, dtype: Any) -> Any:
     return cast
 
 
-def loaded_rows(view: Any, dtype: Any) -> list[Any]:
-    """Return the rows of a view [rows, width] as tiles of up to 128 rows, loaded at once where there are full ones."""
+def loaded_rows(view: Any, dtype: Any, ones: int = 0) -> list[Any]:
+    """Return the rows of a view [rows, width] as tiles of up to 128 rows, with columns of ones behind them."""
     rows, width = view.shape
-    full, pmax = rows // 128, 128
-    tiles = []
+    both, full = tile((128, -(-rows // 128), width + ones), dtype), rows // 128
+    if ones:
+        nisa.memset(dst=both[:, :, width:], value=1.0)
     if full:
-        both = tile((pmax, full, width), dtype)
-        nisa.dma_copy(
-            dst=both, src=view[: full * pmax].reshape((full, pmax, width)).permute((1, 0, 2))
-        )
-        tiles = [both[:, n] for n in range(full)]
-    return [*tiles, loaded_as(view[full * pmax :], dtype)] if rows % pmax else tiles
+        source = view[: full * 128].reshape((full, 128, width)).permute((1, 0, 2))
+        nisa.dma_copy(dst=both[:, :full, :width], src=source)
+    if rows % 128:
+        nisa.dma_copy(dst=both[: rows % 128, full, :width], src=view[full * 128 :])
+    return [both[: min(128, rows - n), n // 128] for n in range(0, rows, 128)]
 
 
 def products(stationary: Any, moving: Any) -> Any:
@@ -105,8 +125,8 @@ def products(stationary: Any, moving: Any) -> Any:
     return scores
 
 
-def transposed(weights: Any) -> Iterator[Any]:
-    """Yield weights [rows, keys] as tiles [up to 128 keys, rows], copied from PSUM four at a time."""
+def transposed(weights: Any, ones: int = 0) -> Iterator[Any]:
+    """Yield weights [rows, keys] as tiles [up to 128 keys, rows + ones], copied from PSUM four at a time."""
     rows, keys = weights.shape
     for start in range(0, keys, 512):
         parts = [slice(n, min(n + 128, keys)) for n in range(start, min(start + 512, keys), 128)]
@@ -119,8 +139,10 @@ def transposed(weights: Any) -> Iterator[Any]:
                     nisa.nc_transpose(
                         dst=turned[:, n], data=weights[:, part], engine=nisa.engine.tensor
                     )
-                copied = tile((size, len(group), rows), weights.dtype)
-                nisa.activation(dst=copied, op=nl.copy, data=turned)
+                copied = tile((size, len(group), rows + ones), weights.dtype)
+                if ones:
+                    nisa.memset(dst=copied[:, :, rows:], value=1.0)
+                nisa.activation(dst=copied[:, :, :rows], op=nl.copy, data=turned)
                 yield from (copied[:, n] for n in range(len(group)))
 
 
@@ -214,30 +236,65 @@ def divided(state: Any, dtype: Any, kept: float = 1.0) -> Any:
     return out
 
 
-def log_sum(dst: Any, state: Any) -> None:
-    """Write the logarithm of the sum of exp(score) of each query."""
-    logarithm = tile(state.total.shape)
-    nisa.activation(dst=logarithm, op=nl.log, data=state.total)
-    nisa.tensor_tensor(dst=dst, data1=logarithm, data2=state.lowest, op=nl.subtract)
+class LogSums:
+    """The logarithms of the sums of exp(score) of all queries of a head, taken at once."""
+
+    def __init__(self, queries: int) -> None:
+        self._totals = tile((128, queries // 128))
+        self._lowest: Any = None
+
+    def note(self, first: int, total: Any, lowest: Any = None) -> None:
+        """Take the sums of 128 queries from `first`, and the largest score times -1 if it was subtracted."""
+        column = slice(first // 128, first // 128 + 1)
+        nisa.tensor_copy(dst=self._totals[:, column], src=total)
+        if lowest is not None:
+            self._lowest = tile(self._totals.shape) if self._lowest is None else self._lowest
+            nisa.tensor_copy(dst=self._lowest[:, column], src=lowest)
+
+    def store(self, lse: Any) -> None:
+        """Write them to HBM [128, queries / 128]."""
+        logarithms = tile(self._totals.shape)
+        if self._lowest is None:  # sums beyond what nl.log takes are computed again
+            nisa.tensor_scalar(
+                dst=self._totals, data=self._totals, op0=nl.maximum, operand0=2.0**-64,
+                op1=nl.minimum, operand1=2.0**64,
+            )  # fmt: skip
+        nisa.activation(dst=logarithms, op=nl.log, data=self._totals)
+        if self._lowest is not None:
+            nisa.tensor_tensor(dst=logarithms, data1=logarithms, data2=self._lowest, op=nl.subtract)
+        nisa.dma_copy(dst=lse, src=logarithms)
 
 
 class Head:
     """Keys and values of one head, loaded in steps when they are first asked for.
 
     Attributes:
+        dtype: of the tiles.
         step: how many keys a step has.
     """
 
-    def __init__(self, k: Any, v: Any, dtype: Any, step: int, turn: str = "") -> None:
-        """Take k [d, keys] and v [keys, d] in HBM; `turn` names those that lie the other way: "k" or "v"."""
-        self._k, self._v, self._dtype, self.step, self._turn = k, v, dtype, step, turn
+    def __init__(
+        self, k: Any, v: Any, dtype: Any, step: int, turn: str = "", ones: int = 0
+    ) -> None:
+        """Take keys and values in HBM.
+
+        Args:
+            k: [d, keys]; [keys, d] where `turn` is "k".
+            v: [keys, d]; [d, keys] where `turn` is "v".
+            dtype: of the tiles.
+            step: keys of a step.
+            turn: which of the two lies the other way, if any.
+            ones: columns of ones after those of the values.
+        """
+        self._k, self._v, self.dtype, self.step, self._turn = k, v, dtype, step, turn
+        self._ones = ones
         self._count = k.shape[0 if turn == "k" else 1]
         itemsize = 4 if dtype == nl.float32 else 2
         self._stays = self._count * 2 * itemsize <= _RESIDENT_BYTES
         self._steps: dict[int, tuple[Any, list[Any]]] = {}
 
     def part(self, start: int, stop: int) -> tuple[Any, list[Any]]:
-        """Return the keys [d, stop - start] of one step, and tiles [up to 128, d] of its values."""
+        """Return the keys [d, stop - start] of one step, and tiles [up to 128, d + ones] of its values."""
         number, first = start // self.step, start % self.step
         if number not in self._steps:
             if not self._stays:
@@ -255,12 +312,12 @@ class Head:
     def _loaded(self, start: int) -> tuple[Any, list[Any]]:
         part = slice(start, min(start + self.step, self._count))
         if self._turn == "v":
-            values = list(transposed(loaded_as(self._v[:, part], self._dtype)))
+            values = list(transposed(loaded_as(self._v[:, part], self.dtype), self._ones))
         else:
-            values = loaded_rows(self._v[part], self._dtype)
+            values = loaded_rows(self._v[part], self.dtype, self._ones)
         if self._turn == "k":
-            return joined(loaded_rows(self._k[part], self._dtype)), values
-        return loaded_as(self._k[:, part], self._dtype), values
+            return joined(loaded_rows(self._k[part], self.dtype)), values
+        return loaded_as(self._k[:, part], self.dtype), values
 
 
 class Dropout:

@@ -18,6 +18,11 @@ from nki_lab.errors import KernelArgument
 from nki_lab.targets.spaces import SHARED_HBM
 
 
+def is_program() -> bool:
+    """Tell whether a program of the older dialect's grid runs, not a core."""
+    return placed() is not None
+
+
 def places(kernel: str, *sizes: int, alone: bool = False) -> Iterator[tuple[int, ...]]:
     """Yield the places of a grid of these sizes that the caller computes.
 

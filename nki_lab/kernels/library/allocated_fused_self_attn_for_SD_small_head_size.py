@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,12 +10,13 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.attention import STEP, Head, Mask, joined
+from nki_lab.kernels.attention import Mask, joined
 from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.library.fused_self_attn_for_SD_small_head_size import (
     KERNEL as FUSED,
 )
 from nki_lab.kernels.library.fused_self_attn_for_SD_small_head_size import (
+    STEPS,
     check_self_attention,
     self_attention,
 )
@@ -42,24 +44,27 @@ def allocated_fused_self_attn_for_SD_small_head_size(
     check_self_attention(name, q_ref, k_ref, v_ref, "d, sequence")
     (batch, d, count), dtype = q_ref.shape, nl.bfloat16 if mixed_precision else q_ref.dtype
     out = result("out", (batch, d, count), q_ref.dtype)
-    mask = Mask(count, use_causal_mask)
-    for (b,) in places(name, batch):
-        held = Head(k_ref[b], v_ref[b], dtype, STEP)
-        waiting = []
-        for first, tile in self_attention(q_ref[b], held, mask, dtype):
-            waiting.append(tile)
-            last = first + tile.shape[0]
-            if (
-                len(waiting) == 4 or last == count
-            ):  # rows of 512 queries, so that transfers are long
-                turned = joined(waiting)
-                nisa.dma_copy(dst=out[b, :, last - turned.shape[1] : last], src=turned)
-                waiting = []
+
+    def write(b: int, waiting: list[Any], first: int, tile: Any) -> None:
+        waiting.append(tile)
+        last = first + tile.shape[0]
+        if len(waiting) == 4 or last == count:  # rows of 512 queries, so that transfers are long
+            turned = joined(waiting)
+            nisa.dma_copy(dst=out[b, :, last - turned.shape[1] : last], src=turned)
+            waiting.clear()
+
+    heads = [(q_ref[b], k_ref[b], v_ref[b], partial(write, b, [])) for (b,) in places(name, batch)]
+    self_attention(heads, dtype, Mask(count, use_causal_mask), "")
     return out
 
 
 def _arguments(rng: np.random.Generator, dtype: Any, **size: int) -> dict[str, Any]:
     given = FUSED.arguments(rng, dtype, **size)
+    return {**given, "k_ref": np.ascontiguousarray(given["k_ref"].swapaxes(1, 2))}
+
+
+def _large(rng: np.random.Generator) -> dict[str, Any]:
+    given = FUSED.edges["large"](rng)
     return {**given, "k_ref": np.ascontiguousarray(given["k_ref"].swapaxes(1, 2))}
 
 
@@ -84,10 +89,10 @@ KERNEL = Prebuilt(
             "k_ref.swapaxes(1, 2)",
         ),
     ),
-    falls_short=FUSED.falls_short,
+    edges={"large": _large},
     steps=(
         "The keys and values of a head stay in SBUF.",
-        *FUSED.steps[1:],
+        *STEPS,
         "The output of 512 queries is transposed by the Tensor engine.",
     ),
     sources=(

@@ -15,20 +15,20 @@ from nki_lab.kernels.attention import (
     STEP,
     Dropout,
     Head,
+    LogSums,
     Mask,
     added,
     biased,
     check_bias,
     divided,
-    log_sum,
     products,
     softmax_of,
     steps,
-    tile,
     tiles_of_queries,
     times,
     weighed,
 )  # fmt: skip
+from nki_lab.kernels.direct import Exact, attended
 from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import loaded
@@ -93,11 +93,13 @@ def flash_fwd(
     mask = Mask(keys, causal, window, DRAWN if dropout_p else 128)
     drop = Dropout.of("flash_fwd", seed, dropout_p, heads, queries, keys)
     check_bias("flash_fwd", "logit_bias", logit_bias, (batch, heads, queries, keys))
-    step = min(config.seq_tile_size, STEP)
-    for b, kv_head in places("flash_fwd", batch, kv_heads):
-        held = Head(k[b, kv_head], v[b, kv_head], dtype, step, "v" * config.should_transpose_v)
-        for head in range(kv_head * heads // kv_heads, (kv_head + 1) * heads // kv_heads):
-            sums = tile((128, queries // 128), lse_dtype) if config.training else None
+    step, turn = min(config.seq_tile_size, STEP), "v" * config.should_transpose_v
+    shared = heads // kv_heads
+
+    def stepwise(b: int, kv_head: int) -> None:
+        held = Head(k[b, kv_head], v[b, kv_head], dtype, step, turn)
+        for head in range(kv_head * shared, (kv_head + 1) * shared):
+            sums = LogSums(queries) if config.training else None
             for first, part in tiles_of_queries(q[b, head], dtype):
                 rows = part.shape[1]
                 state: Any = None
@@ -116,9 +118,27 @@ def flash_fwd(
                 out = divided(state, q.dtype, 1.0 - dropout_p)
                 nisa.dma_copy(dst=o[b, head, first : first + rows], src=out)
                 if sums is not None:
-                    log_sum(sums[:, first // 128 : first // 128 + 1], state)
+                    sums.note(first, state.total, state.lowest)
             if sums is not None:
-                nisa.dma_copy(dst=lse[b, head], src=sums)
+                sums.store(lse[b, head])
+
+    own = list(places("flash_fwd", batch, kv_heads))
+    if logit_bias is not None or drop is not None:
+        for place in own:
+            stepwise(*place)
+        return (o, lse) if config.training else o
+    exact = Exact()
+    for b, kv_head in own:
+        held = Head(k[b, kv_head], v[b, kv_head], dtype, step, turn, ones=1)
+        for head in range(kv_head * shared, (kv_head + 1) * shared):
+            sums = LogSums(queries) if config.training else None
+            for first, total, out in attended(q[b, head], held, mask, scale, exact):
+                nisa.dma_copy(dst=o[b, head, first : first + out.shape[0]], src=out)
+                if sums is not None:
+                    sums.note(first, total)
+            if sums is not None:
+                sums.store(lse[b, head])
+    exact.otherwise(stepwise, own)
     return (o, lse) if config.training else o
 
 
@@ -221,6 +241,15 @@ def _reference(
     if not config.training:
         return out
     return out, lse.reshape((*lse.shape[:2], -1, 128)).swapaxes(2, 3)
+
+
+def _large(rng: np.random.Generator) -> dict[str, Any]:
+    """Return arguments with scores beyond 50 for some queries, and of -50 for another head."""
+    given = _arguments(rng, np.float32, 2, 1, 256, 300, 24, 1, 0, 1)
+    given["q"][0, 0, :, 130:] *= 12
+    given["k"][0, 0, 0] = 10
+    given["q"][0, 1, 0] = -25
+    return given
 
 
 def _multiplies(
@@ -366,22 +395,18 @@ KERNEL = Prebuilt(
     ),
     multiplies=_multiplies,
     tolerance={"float32": 1e-5, "bfloat16": 3e-2},
-    falls_short={
-        "float32": "the Tensor engine also transposes the weights",
-        "bfloat16": "maxima, exponentials and copies of transposed weights take the Vector and Scalar engines longer"
-        " than the products take the Tensor engine",
-    },
     refused=_REFUSED,
-    edges={"bias": _with_bias, "hidden": _with_nan},
+    edges={"bias": _with_bias, "hidden": _with_nan, "large": _large},
     cores=(1, 2),
     steps=(
         "Each head of keys and values is loaded once, and all heads of queries that share it follow.",
-        "The Tensor engine multiplies 128 queries by up to 1024 keys; blocks without a visible pair are skipped.",
-        "The Vector engine takes -inf for pairs that are not seen, and finds the largest score of each query.",
-        "The Scalar engine computes exp(score - largest) and adds up each row in one instruction.",
-        "With dropout, a generator that is seeded for each tile sets weights to 0.",
-        "The Tensor engine transposes the weights and multiplies them by the values; sums before are faded.",
-        "After all keys the output is divided by the sum of weights, and lse = largest + log(sum) is stored.",
+        "The Tensor engine multiplies 128 keys by 512 queries; tiles of pairs that are not seen are skipped.",
+        "The Scalar engine computes exp(score) of 256 keys in one instruction; GpSimd clears pairs that are not seen.",
+        "The weights lie as the next product needs them: by the values, and by a column of ones for their sums.",
+        "The output is divided by the sum of weights; lse, the logarithm of the sums, is taken for a head at once.",
+        "Where a sum leaves 1e-18 to 1e18, a loop computes all again with the largest score subtracted, 128 queries at"
+        " a time: their weights are transposed, and what was summed before is faded.",
+        "So it computes with a logit bias and with dropout, whose generator is seeded for each tile of weights.",
     ),
     sources=(
         "aws-neuron-sdk 2.21, neuronxcc.nki.kernels.attention.flash_fwd",

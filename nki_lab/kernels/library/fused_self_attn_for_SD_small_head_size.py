@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from nki_lab.kernels.attention import (
     times,
     weighed,
 )  # fmt: skip
+from nki_lab.kernels.direct import Exact, attended
 from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 
@@ -48,32 +50,43 @@ def fused_self_attn_for_SD_small_head_size(
     check_self_attention(name, q_ref, k_ref, v_ref, "sequence, d")
     (batch, d, count), dtype = q_ref.shape, nl.bfloat16 if mixed_precision else q_ref.dtype
     out = result("out", (batch, count, d), q_ref.dtype)
-    mask = Mask(count, use_causal_mask)
-    for (b,) in places(name, batch):
-        held = Head(k_ref[b], v_ref[b], dtype, STEP, "k")
-        for first, tile in self_attention(q_ref[b], held, mask, dtype):
-            nisa.dma_copy(dst=out[b, first : first + tile.shape[0]], src=tile)
+
+    def write(b: int, first: int, tile: Any) -> None:
+        nisa.dma_copy(dst=out[b, first : first + tile.shape[0]], src=tile)
+
+    heads = [(q_ref[b], k_ref[b], v_ref[b], partial(write, b)) for (b,) in places(name, batch)]
+    self_attention(heads, dtype, Mask(count, use_causal_mask), "k")
     return out
 
 
-def self_attention(q, held, mask, dtype):
-    """Yield the first of up to 128 queries and their output [rows, d], one tile after the other.
+def self_attention(heads, dtype, mask, turn):
+    """Compute attention of heads.
 
     Args:
-        q: [d, sequence] in HBM.
-        held: the keys and values.
-        mask: which keys queries see.
+        heads: q [d, sequence], k and v of each, in HBM, and what takes the first of up to 128 queries and their output.
         dtype: of the operands of products.
+        mask: which keys queries see.
+        turn: "k" where the keys are [sequence, d].
     """
-    for first, part in tiles_of_queries(q, dtype):
-        state = None
-        for start, stop in steps(mask.seen(first, part.shape[1]), held.step):
-            keys, values = held.part(start, stop)
-            scores = products(part, keys)
-            mask.hide(scores, first, start)
-            weights, lowest, total = weighed(scores, SCALE, state, dtype)
-            state = added(state, lowest, total, times(weights, values))
-        yield first, divided(state, q.dtype)
+    exact = Exact()
+    for q, k, v, write in heads:
+        held = Head(k, v, dtype, STEP, turn, ones=1)
+        for first, _, out in attended(q, held, mask, SCALE, exact):
+            write(first, out)
+
+    def stepwise(q: Any, k: Any, v: Any, write: Any) -> None:
+        held = Head(k, v, dtype, STEP, turn)
+        for first, part in tiles_of_queries(q, dtype):
+            state = None
+            for start, stop in steps(mask.seen(first, part.shape[1]), STEP):
+                keys, values = held.part(start, stop)
+                scores = products(part, keys)
+                mask.hide(scores, first, start)
+                weights, lowest, total = weighed(scores, SCALE, state, dtype)
+                state = added(state, lowest, total, times(weights, values))
+            write(first, divided(state, q.dtype))
+
+    exact.otherwise(stepwise, heads)
 
 
 def check_self_attention(kernel, q, k, v, of_keys):
@@ -116,6 +129,22 @@ def multiplies(batch: int, sequence: int, d: int, causal: int) -> int:
     return 4 * batch * d * (sequence * (sequence + 1) // 2 if causal else sequence * sequence)
 
 
+#: What both layouts have in common.
+STEPS = (
+    "The Tensor engine multiplies 128 keys by 512 queries; the Scalar engine takes exp(score / 8) of 256 keys at once.",
+    "The weights lie as the next product needs them: by the values, and by a column of ones for their sums.",
+    "After all keys the output is divided by the sum of weights.",
+    "Where a sum leaves 1e-18 to 1e18, a loop computes all heads again with the largest score subtracted.",
+)
+
+
+def _large(rng: np.random.Generator) -> dict[str, Any]:
+    """Return arguments with scores of up to 80."""
+    given = _arguments(rng, np.float32, 2, 300, 24, 0)
+    given["q_ref"][1] *= 40
+    return given
+
+
 KERNEL = Prebuilt(
     kernel=fused_self_attn_for_SD_small_head_size,
     arguments=_arguments,
@@ -155,17 +184,13 @@ KERNEL = Prebuilt(
             "cast it",
         ),
     ),
+    edges={"large": _large},
     falls_short={
-        "float32": "the Tensor engine also transposes the weights",
-        "bfloat16": "maxima, exponentials and copies of transposed weights take the Vector and Scalar engines longer"
-        " than the products take the Tensor engine",
+        "bfloat16": "the Tensor engine also transposes the keys, which the products wait for"
     },
     steps=(
         "The keys of a head are transposed once, and stay in SBUF with its values.",
-        "The Tensor engine multiplies 128 queries by up to 1024 keys.",
-        "The Vector engine finds the largest score of each query; the Scalar engine takes exp(score / 8 - largest).",
-        "The Tensor engine transposes the weights and multiplies them by the values; sums before are faded.",
-        "After all keys the output is divided by the sum of weights.",
+        *STEPS,
     ),
     sources=(
         "aws-neuron-sdk 2.21, neuronxcc.nki.kernels.attention.fused_self_attn_for_SD_small_head_size",
