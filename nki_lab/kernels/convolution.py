@@ -107,10 +107,12 @@ class Convolution:
 
     def run(self, pairs: Sequence[tuple[Any, Any]]) -> None:
         """Convolve each image, and store what comes out: (image, result [output channels, rows, columns])."""
-        outs = self.filters.shape[3]
-        most = _FILTER_BYTES // (len(self._products) * self._itemsize) // nl.tile_size.pmax
-        held = most * nl.tile_size.pmax
-        for start in range(0, outs, held):
+        outs, pmax = self.filters.shape[3], nl.tile_size.pmax
+        most = _FILTER_BYTES // (len(self._products) * self._itemsize) // pmax * pmax
+        # Two cores share the output channels.
+        cores = nl.num_programs(0)
+        held = min(most, -(-outs // (cores * pmax)) * pmax)
+        for start in range(nl.program_id(0) * held, outs, cores * held):
             filters = self._filters(start, min(start + held, outs))
             for image, result in pairs:
                 for block in self._blocks(image):

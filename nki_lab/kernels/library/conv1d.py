@@ -148,6 +148,7 @@ def _products(
 
 KERNEL = Prebuilt(
     kernel=conv1d,
+    cores=(1, 2),
     arguments=_arguments,
     reference=_reference,
     tested=(

@@ -130,6 +130,7 @@ def _size(*numbers: int) -> dict[str, int]:
 
 KERNEL = Prebuilt(
     kernel=conv2d_maxpool,
+    cores=(1, 2),
     arguments=_arguments,
     reference=_reference,
     tested=(

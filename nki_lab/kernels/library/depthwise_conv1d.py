@@ -54,8 +54,9 @@ def depthwise_conv1d(
     high = max(1, _POSITIONS // max(wide, span))
     # Scalar multiplies the first tap for Vector, and all but the first for GpSimd.
     engines = Turns({nisa.engine.vector: 1.04 * (taps - 1), nisa.engine.gpsimd: 0.83 * taps})
-    for first in range(0, channels, nl.tile_size.pmax):
-        part = slice(first, min(first + nl.tile_size.pmax, channels))
+    pmax, core, cores = nl.tile_size.pmax, nl.program_id(0), nl.num_programs(0)
+    for first in range(core * pmax, channels, cores * pmax):
+        part = slice(first, min(first + pmax, channels))
         weights = nl.ndarray((part.stop - first, taps), dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=weights, src=filter_ref[part, 0, 0])
         images, results = (x[:, part, 0].permute((1, 0, 2)) for x in (img_ref, out))
@@ -208,6 +209,7 @@ def _size(*numbers: int) -> dict[str, int]:
 
 KERNEL = Prebuilt(
     kernel=depthwise_conv1d,
+    cores=(1, 2),
     arguments=_arguments,
     reference=_reference,
     tested=(
