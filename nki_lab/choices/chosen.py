@@ -7,8 +7,9 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ContextDecorator, contextmanager
 from contextvars import ContextVar, Token
+from functools import cache
 from types import MappingProxyType, TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from nki_lab.choices.choice import CHOICES, COMPILE, Choice, Standard, acting
 from nki_lab.choices.declared import BETA1, NKI, TARGET
@@ -42,7 +43,17 @@ class Choices:
     @classmethod
     def current(cls) -> Choices:
         """Return what holds here: in the block around the caller, else in this process, else in the environment."""
+        global _latest
         inside = _inside.get()
+        chosen, texts = [*_process.values()], _texts()
+        before = _latest
+        # Each choice makes a tuple or mapping of its own; equal values may still differ in who chose them.
+        if (
+            inside is before.inside
+            and texts == before.texts
+            and [*map(id, chosen)] == [*map(id, before.chosen)]
+        ):
+            return before.choices
         current = object.__new__(cls)
         values = vars(current)
         for choice in acting():
@@ -57,6 +68,7 @@ class Choices:
                 values[choice.name] = _for_all(choice, choice.take(text, choice.env))
             else:
                 values[choice.name] = choice.default
+        _latest = _Latest(inside, chosen, texts, current)
         return current
 
     def replace(self, **given: Any) -> Choices:
@@ -136,6 +148,31 @@ _inside: ContextVar[Mapping[str, Any]] = ContextVar("nki_lab_choices", default=M
 # What was chosen for the process, and how. What has a variable stands in the environment too, so that child processes
 # have it; something else may have changed it there since.
 _process: dict[str, tuple[Any, str]] = {}
+
+
+class _Latest(NamedTuple):
+    """What was asked for last, and what it follows from."""
+
+    inside: Any
+    chosen: list[Any]
+    texts: list[Any]
+    choices: Any
+
+
+_latest = _Latest(None, [], [], None)
+
+
+def _texts() -> list[Any]:
+    """Return the variables of all choices as they stand, without decoding them, which costs more than all else."""
+    get = getattr(os.environ, "_data", os.environ).get
+    return [get(key) for key in _keys(len(CHOICES))]
+
+
+@cache
+def _keys(count: int) -> tuple[Any, ...]:
+    """Return the names of the variables as the environment holds them; `count` is how many choices there are."""
+    encoded: Callable[[str], Any] = os.environ.encodekey if hasattr(os.environ, "_data") else str
+    return tuple(encoded(choice.env) for choice in CHOICES if choice.env)
 
 
 @contextmanager

@@ -151,6 +151,8 @@ class KernelOperator:
 
     def __post_init__(self) -> None:
         self._programs: OrderedDict[Any, Program] = OrderedDict()
+        self._numbers: dict[Choices, int] = {}
+        self._latest: tuple[Choices | None, int] = (None, -1)
         self.parameters = tuple(self.kernel.source.signature.parameters.values())
         for p in self.parameters:
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
@@ -180,7 +182,11 @@ class KernelOperator:
             values: NumPy arrays, or a TensorSpec for an array of which only shape and dtype count; and constants.
         """
         choices = Choices.current()
-        key = choices, tuple(map(signature_of, values))
+        before, number = self._latest
+        if choices is not before:
+            number = self._numbers.setdefault(choices, len(self._numbers))
+            self._latest = choices, number
+        key = number, tuple(map(signature_of, values))
         try:
             program = self._programs.get(key)
         except TypeError:  # a constant that cannot be hashed
@@ -234,13 +240,11 @@ class KernelOperator:
 
     def run(self, values: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """Run the kernel on NumPy arrays, and return its results; none of them shares memory with an argument."""
-        program = self.program(values)
-        call = self._call(values)
-        result = program.function._launch(call.args, call.kwargs, check=False)
+        given = [v for value in values for v in _leaves(value) if isinstance(v, np.ndarray)]
+        result = self.program(values).function.launch_arrays(given)
         warn_of(result)
         value = result.value
         flat = () if value is None else value if isinstance(value, (tuple, list)) else (value,)
-        given = [v for value in values for v in _leaves(value) if isinstance(v, np.ndarray)]
         return tuple(_own(array, given) for array in flat)
 
     # -- names ---------------------------------------------------------------------------------------------------

@@ -182,6 +182,8 @@ class Schema:
     def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return a value for each parameter: PyTorch leaves out those that have their default."""
         values = list(args)
+        if len(values) == len(self.types):
+            return values
         for name, default in itertools.islice(
             zip(self.types, self.defaults, strict=True), len(args), None
         ):
@@ -190,6 +192,8 @@ class Schema:
 
     def call(self, function: Any, *first: Any, values: Sequence[Any]) -> Any:
         """Call an overload, or its `redispatch`, with a value for each parameter."""
+        if self.positional == len(values):
+            return function(*first, *values)
         names = list(self.types)[self.positional :]
         keywords = dict(zip(names, values[self.positional :], strict=True))
         return function(*first, *values[: self.positional], **keywords)
@@ -270,7 +274,6 @@ class Registered:
     def _on_cpu(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel on the simulator."""
         given = self.schema.values(args, kwargs)
-        self.check_devices(given)
         values = [
             _mapped(v, partial(self._numpy, name))
             for name, v in zip(self.operator.names, given, strict=True)
@@ -287,8 +290,8 @@ class Registered:
 
     def check_devices(self, values: Iterable[Any]) -> None:
         """Refuse tensors on different devices."""
-        kinds = {t.device for v in values for t in tensors_in(v)}
-        if len(kinds) > 1:
+        tensors = [t for v in values for t in tensors_in(v)]
+        if any(t.device != tensors[0].device for t in tensors[1:]):
             each = [
                 f"`{name}` on {t.device}"
                 for name, v in zip(self.operator.names, values, strict=False)

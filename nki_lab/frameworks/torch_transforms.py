@@ -17,6 +17,8 @@ from nki_lab.frameworks.torch_operator import TorchOperator
 
 T = torch.func
 
+_BACKENDS = ("eager", "aot_eager", "inductor")
+
 #: Elements up to which every column of the Jacobian is compared with differences; beyond, random directions are.
 _ALL_COLUMNS = 200
 
@@ -35,6 +37,14 @@ def rows_of(case: Case) -> list[Row]:
     def firsts(function: Any) -> Any:
         one = [lambda n=n: function(first[0].select(-1, n), *args[1:]) for n in range(count)]
         return [torch.stack(r) for r in each(count, lambda n: one[n]())]
+
+    def on_backend(backend: str) -> Row:
+        run = compiled(backend)
+        return Row(f"compile({backend})", lambda f: run(f)(*args), lambda f: f(*args))
+
+    def backward_on(backend: str) -> Row:
+        run, name = compiled(backend), f"compile({backend}), backward"
+        return Row(name, lambda f: plain(run(f))(*args), lambda f: plain(f)(*args))
 
     def compiled(backend: str, make: Callable[[Any], Any] = lambda f: f, **options: Any) -> Any:
         def found(function: Any) -> Any:
@@ -58,14 +68,7 @@ def rows_of(case: Case) -> list[Row]:
             lambda f: T.vmap(T.vmap(f))(*(b[None] for b in batch)),
             lambda f: [r[None] for r in elements(f)],
         ),
-        *(
-            Row(
-                f"compile({backend})",
-                lambda f, b=backend: compiled(b)(f)(*args),
-                lambda f: f(*args),
-            )
-            for backend in ("eager", "aot_eager", "inductor")
-        ),
+        *map(on_backend, _BACKENDS),
         Row(
             "compile(dynamic=True)",
             lambda f: compiled("aot_eager", dynamic=True)(f)(*args),
@@ -92,14 +95,7 @@ def rows_of(case: Case) -> list[Row]:
             lambda f: T.jacrev(lambda *a: f(*a)[0], wrt)(*args),
             lambda f: _jacobian(f, args, wrt),
         ),
-        *(
-            Row(
-                f"compile({backend}), backward",
-                lambda f, b=backend: plain(compiled(b)(f))(*args),
-                lambda f: plain(f)(*args),
-            )
-            for backend in ("eager", "aot_eager", "inductor")
-        ),
+        *map(backward_on, _BACKENDS),
         Row("compile(grad)", lambda f: compiled("aot_eager", grad)(f)(*args), lambda f: plain(f)(*args)),
         Row(
             "compile(vmap(grad))",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -116,15 +116,21 @@ class CompiledFunction:
         return results
 
     def _launch(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool = True) -> Result:
+        return self._guarded(lambda: self._run_on(*self._taken(args, kwargs, check)))
+
+    def launch_arrays(self, arrays: list[np.ndarray]) -> Result:
+        """Run on the NumPy arrays of the kernel's inputs, in their order, which are as it was compiled for."""
+        return self._guarded(lambda: self._run_on(arrays, arrays))
+
+    def _guarded(self, run: Callable[[], Result]) -> Result:
         try:
-            return recorded(self._run(args, kwargs, check))
+            return recorded(run())
         except BaseException as error:
             if isinstance(error, NkiError) or not isinstance(error, Exception):
                 without_our_frames(error)
             raise
 
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any], check: bool) -> Result:
-        values, arrays = self._taken(args, kwargs, check)
+    def _run_on(self, values: list[Any], arrays: list[Any]) -> Result:
         before = kept_inputs(self.compiled.kernel, arrays)
         run = self._backend.run(self.compiled, arrays, self.choices, self._retrace)
         self.runs += 1
