@@ -134,6 +134,30 @@ def test_causal_attention_is_that_of_earlier_keys_alone():
     assert (out[:, :, 150:] != changed[:, :, 150:]).any()
 
 
+def test_decoding_token_by_token_is_causal_attention():
+    whole = kernels.get("flash_attention").example(
+        {"heads": 4, "kv_heads": 2, "keys": 5, "d": 16, "causal": 1}
+    )
+    q, k, v = whole["q"], whole["k"], whole["v"]
+    keys, values = np.zeros((1, 2, 16, 8), np.float32), np.zeros((1, 2, 8, 16), np.float32)
+    steps = []
+    for n in range(5):
+        new = (
+            q[..., n : n + 1].swapaxes(1, 2).copy(),
+            k[..., n : n + 1].copy(),
+            v[:, :, n : n + 1].copy(),
+        )
+        used = np.array([n], np.int32)
+        out, *_ = kernels.attention_decode(*new, keys, values, used, update_cache=True)
+        steps.append(out)
+    expected = kernels.get("flash_attention").reference(**whole)
+    np.testing.assert_allclose(np.concatenate(steps, axis=2), expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(keys[..., :5], k)
+    np.testing.assert_array_equal(values[:, :, :5], v)
+    assert not keys[..., 5:].any()
+    assert not values[:, :, 5:].any()
+
+
 REFUSED = [(name, n) for name in kernels.names() for n in range(len(kernels.get(name).refused))]
 
 
