@@ -85,10 +85,14 @@ def size_text(size: Size) -> str:
 def measure(kernel: Prebuilt, size: Size, dtype: str, walls: bool = False, **choices: Any) -> Row:
     """Run a kernel on random arguments of a size, and return its row; with `walls` also what this machine took."""
     arguments = kernel.example(size, dtype)
-    compiled = kernel.kernel.compile_with(Choices.current().replace(**choices), (), arguments)
-    simulated_s, result = _timed(lambda: compiled.launch(**arguments))
+    given = kernel.given(arguments)
+    if kernel.ranks:
+        simulated_s, result = _timed(lambda: kernel.launched(arguments, **choices)[1])
+    else:
+        compiled = kernel.kernel.compile_with(Choices.current().replace(**choices), (), given)
+        simulated_s, result = _timed(lambda: compiled.launch(**given))
     reference_s = _timed(lambda: kernel.reference(**arguments))[0] if walls else 0.0
-    work = kernel.work(size, arguments, result.value)
+    work = kernel.work(size, given, result.value)
     profile, roofline = result.profile, result.roofline()
     peak = result.compiled.target.tensor_peak_flops_per_ns
     attained = roofline.attained

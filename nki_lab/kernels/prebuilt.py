@@ -16,7 +16,7 @@ from nki_lab.choices import Choices
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import KernelArgument, UsageError, close_matches
 from nki_lab.kernels import library
-from nki_lab.runtime import Result, run
+from nki_lab.runtime import Result, launch, run
 from nki_lab.runtime.jit import KernelFunction
 from nki_lab.views.explained import Explanation
 
@@ -88,6 +88,7 @@ class Prebuilt:
         timed: sizes at which it is timed; the last is the large one.
         tolerance: relative error allowed for each dtype it takes, of the largest element of the result.
         chips: targets it compiles for.
+        ranks: for a kernel that runs as ranks: what each is given, made of the arguments; its results are stacked.
         cores: over how many cores one call may be split: kernel[2](...).
         decoded: reads results that are codes, such as quantised ones: the numbers to compare with the reference.
         edges: makes arguments with NaN, -inf, masked rows and the like from a random generator, by name.
@@ -113,6 +114,7 @@ class Prebuilt:
     ranges: Mapping[str, range]
     legal: Callable[..., bool] = lambda **size: True
     chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
+    ranks: Callable[[Mapping[str, Any]], list[dict[str, Any]]] | None = None
     cores: tuple[int, ...] = (1,)
     decoded: Callable[[Any], Any] = field(default=lambda results: results)
     edges: Mapping[str, Callable[[np.random.Generator], dict[str, Any]]] = field(
@@ -161,7 +163,20 @@ class Prebuilt:
         self, size: Size | None = None, dtype: str = "float32", seed: int = 0, **choices: Any
     ) -> Result:
         """Run the kernel on random arguments and return its Result; `choices` are those of `nki_lab.run`."""
-        return run(self.kernel, **self.example(size, dtype, seed), **choices)
+        return self.launched(self.example(size, dtype, seed), **choices)[1]
+
+    def launched(self, arguments: Mapping[str, Any], **choices: Any) -> tuple[Any, Result]:
+        """Run the kernel and return its value, that of all ranks where it has some, and the Result of the first."""
+        if self.ranks is None:
+            result = run(self.kernel, **arguments, **choices)
+            return result.value, result
+        given = self.ranks(arguments)
+        results = launch(self.kernel, len(given), given, **choices)
+        return np.stack([result.value for result in results]), results[0]
+
+    def given(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what one call takes of these arguments: all, or those of the first rank."""
+        return dict(arguments) if self.ranks is None else self.ranks(arguments)[0]
 
     def work(self, size: Size, arguments: Mapping[str, Any], results: Any) -> Work:
         """Return what the kernel must do for these arguments and results."""
@@ -195,7 +210,9 @@ class Prebuilt:
         dtype = dtype or self.dtypes[0]
         target = target or ("trn2" if "trn2" in self.chips else self.chips[-1])
         chosen = Choices.current().replace(target=target)
-        compiled = self.kernel.compile_with(chosen, (), self.example(size, dtype)).compiled
+        compiled = self.kernel.compile_with(
+            chosen, (), self.given(self.example(size, dtype))
+        ).compiled
         facts = [f"dtypes: {', '.join(self.dtypes)}; chips: {', '.join(self.chips)}"]
         shown = ", ".join(f"{name}={value}" for name, value in size.items())
         return Explanation(

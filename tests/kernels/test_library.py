@@ -20,8 +20,9 @@ def test_every_kernel_agrees_with_its_reference(name):
     for n, size in enumerate(kernel.tested):
         for dtype, allowed in kernel.tolerance.items():
             arguments = kernel.example(size, dtype, seed=n)
-            result = kernel.run(size, dtype, seed=n, target=kernel.chips[n % len(kernel.chips)])
-            error = kernel.error(result.value, arguments)
+            chip = kernel.chips[n % len(kernel.chips)]
+            value, result = kernel.launched(arguments, target=chip)
+            error = kernel.error(value, arguments)
             assert error <= allowed, f"{name} {size} {dtype}: {error}"
             assert {f.kind for f in result.findings} <= {"portability", "advice"}, result.findings
 
@@ -43,8 +44,7 @@ def test_every_kernel_agrees_at_random_sizes(name):
     @given(_sizes(kernel), st.sampled_from(kernel.dtypes), st.sampled_from(kernel.chips))
     def agrees(size, dtype, chip):
         arguments = kernel.example(size, dtype, seed=1)
-        result = kernel.run(size, dtype, seed=1, target=chip)
-        error = kernel.error(result.value, arguments)
+        error = kernel.error(kernel.launched(arguments, target=chip)[0], arguments)
         assert error <= kernel.tolerance[dtype], f"{size} {dtype} {chip}: {error}"
 
     agrees()
@@ -57,8 +57,8 @@ EDGES = [(name, edge) for name in kernels.names() for edge in kernels.get(name).
 def test_numbers_that_are_not_finite_give_what_the_reference_gives(case):
     kernel = kernels.get(case[0])
     arguments = kernel.edges[case[1]](np.random.default_rng(1))
-    result = run(kernel.kernel, **arguments, target=kernel.chips[-1])
-    assert kernel.error(result.value, arguments) <= max(kernel.tolerance.values())
+    value = kernel.launched(arguments, target=kernel.chips[-1])[0]
+    assert kernel.error(value, arguments) <= max(kernel.tolerance.values())
 
 
 SPLIT = [name for name in kernels.names() if len(kernels.get(name).cores) > 1]
