@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from nki_lab.autodiff.reverse import Plan, Program
+from nki_lab.choices import BETA1
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.errors import KernelArgument, NoGradient
 from nki_lab.ir.building.builder import current
@@ -59,16 +60,27 @@ def backward(
             f"`{traced.name}` runs on two cores: a backward kernel is made for one",
             help=f"give {traced.name}[1], or {_BY_HAND}",
         )
+    if not any(view.dtype.is_float for view in traced.outputs):
+        raise NoGradient(
+            f"`{traced.name}` returns no floats: nothing has a gradient",
+            stack=(forward.source.returns,),
+            help="return the tensor of floats that depends on its inputs",
+        )
     program = Program.of(traced, _wanted(traced, wrt), _peak_bytes(final))
     plan = Plan(program)
     names = [s.name.replace(".", "_") for s in traced.inputs]
-    gradients = ["gradient"] if len(program.results) == 1 else []
-    gradients = gradients or [f"gradient_{n}" for n in program.results]
+    stem = "gradient"
+    while any(name.startswith(stem) for name in names):
+        stem += "_of_result"
+    several = len(program.results) > 1
+    gradients = [f"{stem}_{n}" if several else stem for n in program.results]
 
     def emitted(*tensors: Any) -> tuple[NkiTensor, ...]:
         return plan.emit(current(), _checked(program, names + gradients, tensors))
 
-    made = jit(_function(traced.name, [*names, *gradients], program, emitted))
+    version = forward.nki or forward.source.nki
+    versioned: dict[str, Any] = {} if version in ("", BETA1) else {"nki": version}
+    made = jit(_function(traced.name, [*names, *gradients], program, emitted), **versioned)
     result = object.__new__(BackwardKernel)
     vars(result).update(vars(made))
     result._copies.add(result)

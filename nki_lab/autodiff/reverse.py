@@ -10,16 +10,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
+from math import prod
 from typing import Any
 
 from nki_lab.autodiff.saved import Kept, Value, Values
 from nki_lab.autodiff.shadows import Shadows, covers, crowded, pieces
 from nki_lab.autodiff.tile import Tile, empty, filled, product
 from nki_lab.dtypes import DType, float32
-from nki_lab.errors import NoGradient
+from nki_lab.errors import NkiError, NoGradient
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import READ, UPDATE, Instruction
 from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.storage import Storage
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.copies import memset, tensor_copy
@@ -30,6 +32,8 @@ from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
 _BY_HAND = "write the backward kernel by hand"
 #: How often the tiles of the program may stand in SBUF beside the values that stay in their tiles.
 _TIMES_PEAK = 4
+#: Integers up to here are float32 numbers.
+_EXACT = 1 << 24
 _DYNAMIC = "has an address that is known only when the kernel runs"
 
 
@@ -59,6 +63,7 @@ class Step:
         self._builder, self._i, self._position = builder, i, position
         self._varied, self._shadows, self._values, self._kept = varied, shadows, values, kept
         self._contributions: list[tuple[NkiTensor, Tile]] = []
+        self._rows: list[tuple[NkiTensor, Tile, Tile]] = []
         self._cleared: list[NkiTensor] = []
         self._given: dict[str, Tile | float | None] = {}
         self._gradients = {name: self._taken(name, role) for name, role in self._results()}
@@ -137,7 +142,7 @@ class Step:
             tile = tile.sums()
         self._contributions.append((view, tile))
 
-    def _takes(self, name: str) -> bool:
+    def _takes(self, name: str, rows: bool = False) -> bool:
         """Tell whether an operand takes a gradient; an error where it should and cannot."""
         if not self.wants(name):
             return False
@@ -150,7 +155,7 @@ class Step:
                 self._i,
                 f"reads `{view.name}` as {view.dtype}, and it is written as {view.storage.dtype}",
             )
-        if view.dynamic is not None:
+        if view.dynamic is not None and not rows:
             raise no_gradient(self._i, _DYNAMIC)
         return True
 
@@ -172,6 +177,8 @@ class Step:
         for view, tile in self._contributions:
             tile.fresh = tile.fresh and uses[id(tile)] == 1
             self._shadows.add(view, tile)
+        for view, index, tile in self._rows:
+            self._shadows.add_rows(view, index, tile)
         for view in self._cleared:
             self._shadows.clear(view)
 
@@ -305,6 +312,16 @@ class Step:
             gradient = of_data()
         self.add(data, gradient)
 
+    def _gathered(self, name: str, gradient: Tile) -> None:
+        """Give the rows that a tile of indices chose their gradients."""
+        view = getattr(self._i, name)
+        if len(view.shape) != 2 or prod(view.storage.shape) // view.dynamic.step > _EXACT:
+            raise no_gradient(
+                self._i, "chooses among more than 2 ** 24 rows, or not those of a matrix"
+            )
+        if self._takes(name, rows=True):
+            self._rows.append((view, self._at(view.dynamic.index, self._position), gradient))
+
     # -- of DMA ------------------------------------------------------------------------------------------------------
 
     def moved(self, dst: str, src: str) -> None:
@@ -312,6 +329,9 @@ class Step:
         i = self._i
         gradient, source, target = self._gradients[dst], getattr(i, src), getattr(i, dst)
         if gradient is None or not self.wants(src):
+            return
+        if source.dynamic is not None and source.dynamic.kind is Addressing.VECTOR:
+            self._gathered(src, gradient)
             return
         in_hbm = not (source.storage.on_chip or target.storage.on_chip)
         rows = source.shape[0] if len(source.shape) > 1 else 1
@@ -419,7 +439,7 @@ class Program:
         copies = {
             s.id: given[s.id] if s.id in given else _again(builder, s) for s in kernel.storages
         }
-        kept = Kept(builder, copies, plan.saved, plan.in_sbuf)
+        kept = Kept(builder, copies, plan.saved, plan.given)
         for position, i in enumerate(instructions):
             builder.placed = i.stack
             kept.save(position)
@@ -450,8 +470,8 @@ class Plan:
 
     Attributes:
         values: takes down which values it asks for.
-        saved: the values to save, each with a view that holds it.
-        in_sbuf: those of them that stay in their tiles.
+        saved: the values to save, each with a view that holds it; others stay in their tiles.
+        given: those that are in arguments of the program.
         needed: positions of the instructions that they depend on.
         whole: tensors whose gradients are filled with zeros first.
     """
@@ -459,28 +479,49 @@ class Plan:
     def __init__(self, program: Program) -> None:
         self.program = program
         self.saved: dict[Value, NkiTensor] = {}
-        self.in_sbuf: frozenset[Value] = frozenset()
+        self.given: dict[Value, NkiTensor] = {}
         self.needed: frozenset[int] = frozenset()
         self.whole: set[int] = set()
         self._rehearse()
-        instructions = program.kernel.instructions
-        self.saved = dict(self.values.asked)
-        self.in_sbuf = self.values.in_sbuf(program.room)
-        self.needed = self.values.needed(instructions)
+        in_sbuf = self.values.in_sbuf(program.room)
+        self.given = {v: view for v, view in self.values.given().items() if v not in in_sbuf}
+        self.saved = {
+            v: view
+            for v, view in self.values.asked.items()
+            if v not in in_sbuf and v not in self.given
+        }
+        self.needed = self.values.needed(self.given.keys())
+        self._check()
 
     def _rehearse(self) -> None:
-        kernel, before = self.program.kernel, -1
+        before = -1
         while len(self.whole) > before:
             before = len(self.whole)
-            self.values = Values(kernel.instructions)
-            builder = Builder(kernel.target)
-            with builder.active():
-                tensors = [
-                    builder.allocate(shape, dtype, SHARED_HBM, "given", origin="input")
-                    for shape, dtype in self.program.signature
-                ]
-                self.program.emit(builder, tensors, self)
-            builder.release()
+            self.values = Values(self.program.kernel.instructions)
+            self._emit_once()
+
+    def _check(self) -> None:
+        """Raise NoGradient where the backward kernel breaks a rule of an instruction."""
+        for error in self._emit_once()[:1]:
+            raise NoGradient(
+                f"the gradient of this line breaks a rule: {error.message}",
+                stack=error.stack,
+                notes=error.notes,
+                help=_BY_HAND,
+            )
+
+    def _emit_once(self) -> list[NkiError]:
+        """Emit the backward kernel into a trace that is thrown away, and return its errors."""
+        builder = Builder(self.program.kernel.target)
+        with builder.active():
+            tensors = [
+                builder.allocate(shape, dtype, SHARED_HBM, "given", origin="input")
+                for shape, dtype in self.program.signature
+            ]
+            self.emit(builder, tensors)
+        errors = builder.errors
+        builder.release()
+        return errors
 
     def emit(self, builder: Builder, tensors: Sequence[NkiTensor]) -> tuple[NkiTensor, ...]:
         """Emit the backward kernel for these arguments."""

@@ -7,10 +7,10 @@ and SBUF has room for it; otherwise it is copied to HBM when it is there, and lo
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Any, NamedTuple
 
-from nki_lab.autodiff.shadows import moved
+from nki_lab.autodiff.shadows import covers, moved
 from nki_lab.autodiff.tile import empty
 from nki_lab.ir.building.builder import Builder
 from nki_lab.ir.definition.instruction import Instruction
@@ -41,6 +41,7 @@ class Values:
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self.asked: dict[Value, NkiTensor] = {}
+        self._instructions = instructions
         self._writes: dict[int, list[tuple[int, NkiTensor]]] = defaultdict(list)
         for position, i in enumerate(instructions):
             for view in i.written():
@@ -66,6 +67,26 @@ class Values:
             for n, written in self._writes[value.storage]
         )
 
+    def given(self) -> dict[Value, NkiTensor]:
+        """Return the values that were loaded from an argument of the kernel, each with the view of the argument."""
+        views = ((value, self._loaded_from(value)) for value in self.asked)
+        return {value: view for value, view in views if view is not None}
+
+    def _loaded_from(self, value: Value) -> NkiTensor | None:
+        if value.since == 0 or len(value.shape) < 2:
+            return None
+        i = self._instructions[value.since - 1]
+        if i.definition is not dma_copy or i.dst.storage.id != value.storage or not covers(i.dst):
+            return None
+        src, row = i.src, i.dst.free_size
+        plain = src.storage.origin == "input" and src.dynamic is None and src.dtype is value.dtype
+        if not plain or src.shape != (i.dst.shape[0], row) or i.dst.dtype is not value.dtype:
+            return None
+        (down, along), (partition, element) = src.strides, divmod(value.offset, row)
+        strides = (down * (value.strides[0] // row), *(along * s for s in value.strides[1:]))
+        offset = src.offset + partition * down + element * along
+        return NkiTensor._make(src.storage, value.shape, strides, offset, src.dtype)
+
     def in_sbuf(self, room: int) -> frozenset[Value]:
         """Return the values that stay in their tiles: those that nothing overwrites, in `room` bytes per partition."""
         kept: set[Value] = set()
@@ -82,10 +103,11 @@ class Values:
             kept.add(value)
         return frozenset(kept)
 
-    def needed(self, instructions: Sequence[Instruction]) -> frozenset[int]:
-        """Return the positions of the instructions that the values asked for depend on."""
+    def needed(self, elsewhere: Set[Value]) -> frozenset[int]:
+        """Return the positions of the instructions that the values depend on, except those that are elsewhere."""
+        instructions = self._instructions
         until: dict[int, int] = {}
-        for value in self.asked:
+        for value in self.asked.keys() - elsewhere:
             until[value.storage] = max(until.get(value.storage, 0), value.since)
         live: set[Any] = set()
         needed = set()
@@ -107,7 +129,7 @@ class Kept:
         builder: what the instructions are emitted to.
         tensors: the tensor that stands for each one of the forward program, by id.
         values: the values to save, with the views that hold them.
-        in_sbuf: those that stay in their tiles.
+        given: those that are in arguments of the kernel, with the views of these.
     """
 
     def __init__(
@@ -115,15 +137,16 @@ class Kept:
         builder: Builder,
         tensors: dict[int, NkiTensor],
         values: dict[Value, NkiTensor],
-        in_sbuf: frozenset[Value],
+        given: dict[Value, NkiTensor],
     ) -> None:
-        self._builder, self._tensors, self._in_sbuf = builder, tensors, in_sbuf
+        self._builder, self._tensors = builder, tensors
         self._views = values
-        self._copies: dict[Value, NkiTensor] = {}
+        self._copies = {
+            value: moved(view, tensors[view.storage.id]) for value, view in given.items()
+        }
         self._since: dict[int, list[Value]] = defaultdict(list)
         for value in values:
-            if value not in in_sbuf:
-                self._since[value.since].append(value)
+            self._since[value.since].append(value)
 
     def save(self, position: int) -> None:
         """Copy the values that are there from the instruction of this position on."""

@@ -9,6 +9,7 @@ are not stored at all; `Elements` knows which those are.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from math import prod
 
@@ -185,6 +186,39 @@ class Shadows:
                 self.whole.add(view.storage.id)
             self._accumulate(target, tile)
         elements[...] = True
+
+    def add_rows(self, view: NkiTensor, index: Tile, tile: Tile) -> None:
+        """Add the rows of a tile to the gradients of the rows of HBM that `index` chose for `view`.
+
+        Rows that are chosen several times are added up first, and then each of them writes the same sum.
+        """
+        dynamic, storage, shadow = view.dynamic, view.storage, self.of(view.storage)
+        assert dynamic is not None
+        self.whole.add(storage.id)
+        if shadow.tensor is None:
+            self._begin(view, tile, shadow)
+        shadow.stored[:] = True
+        assert shadow.tensor is not None
+        numbers = index.copied()
+        row = product(
+            self._builder,
+            [(filled(self._builder, (1, index.partitions), 1.0), numbers.transposed())],
+        )
+        same = row.compare("equal", numbers)
+        total = product(self._builder, [(same, tile)]).shaped(view.shape)
+        dynamic = replace(dynamic, index=index.view)
+        target = NkiTensor._make(
+            shadow.tensor.storage,
+            view.shape,
+            view.strides,
+            view.offset,
+            shadow.tensor.dtype,
+            dynamic,
+        )
+        before = empty(self._builder, view.shape)
+        dma_copy(dst=before, src=target)
+        tensor_tensor(dst=before, data1=before, data2=total.view, op=OPS["add"])
+        dma_copy(dst=target, src=before)
 
     def _begin(self, view: NkiTensor, tile: Tile, shadow: Shadow) -> None:
         """Make the shadow of a tensor; where the tile is the gradient of all of it, that is the shadow."""

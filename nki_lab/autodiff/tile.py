@@ -24,6 +24,8 @@ from nki_lab.targets.spaces import PSUM, SBUF
 
 #: Rows and columns of one product on the Tensor engine.
 _SQUARE = 128
+#: GpSimd has it, for two tiles.
+_POWER = OPS["power"]
 
 
 class Tile:
@@ -76,6 +78,9 @@ class Tile:
         def make() -> NkiTensor:
             if isinstance(other, Tile) and self.is_column and not other.is_column:
                 return other.combine(op, self, not reverse).view
+            if op is _POWER and not isinstance(other, Tile):
+                full = filled(self._builder, (self.partitions, self.elements), other)
+                return self.combine(op, full, reverse).view
             dst = self._empty()
             if isinstance(other, Tile) and other.is_column is self.is_column:
                 left, right = (other, self) if reverse else (self, other)

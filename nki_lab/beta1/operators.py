@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import WrongOperand
-from nki_lab.isa.operators import OPS, SIMULATED, AluOperator, Op, OpClass
+from nki_lab.isa.operators import ALU, OPS, SIMULATED, AluOperator, Op, OpClass
 
 HOME = "beta1"
 
@@ -49,9 +49,9 @@ def _power(a: Any, b: Any, out: np.ndarray) -> None:
 
 
 _ROWS = SIMULATED | {
-    "divide": AluOperator(OpClass.ARITHMETIC, _divide),
-    "logical_not": AluOperator(OpClass.UNARY, np.logical_not, operands=1),
-    "power": AluOperator(OpClass.ARITHMETIC, _power),
+    "divide": AluOperator(OpClass.ARITHMETIC, _divide, slopes=SIMULATED["divide"].slopes),
+    "logical_not": AluOperator(OpClass.UNARY, np.logical_not, operands=1, slopes=(0,)),
+    "power": AluOperator(OpClass.ARITHMETIC, _power, slopes=ALU["power"].slopes),
 }
 
 #: Every operator of the dialect by its name in nki.language. Division, remainders and powers are rounded exactly, and

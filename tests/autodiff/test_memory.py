@@ -98,7 +98,24 @@ def added_up_formula(x):
     return sums
 
 
+@nki.jit
+def looked_up(table, rows):
+    """Take rows of a table, some of them several times, and a slice of the table."""
+    index, t = loaded(rows), tile((5, 4))
+    nisa.dma_copy(
+        dst=t, src=table.ap(pattern=[[4, 5], [1, 4]], vector_offset=index, indirect_dim=0)
+    )
+    nisa.tensor_tensor(dst=t, data1=t, data2=t, op=nl.multiply)
+    return stored(t), stored(loaded(table[1:3]))
+
+
+ROWS = np.array([[6], [1], [6], [0], [6]], np.int32)
 KERNELS = {
+    "looked_up": (
+        looked_up,
+        lambda table, rows: (table[ROWS[:, 0]] ** 2, table[1:3]),
+        {"table": values(5, (7, 4)), "rows": ROWS},
+    ),
     "written_again": (written_again, written_again_formula, {"x": X}),
     "windows": (windows, windows_formula, {"x": X, "row": values(9, (6,))}),
     "through_hbm": (through_hbm, through_hbm_formula, {"x": X, "y": Y}),
