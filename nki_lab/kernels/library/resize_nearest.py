@@ -54,6 +54,11 @@ def resize_nearest(data_tensor, out_shape):
 
 def _check(data, out_shape):
     require(
+        isinstance(out_shape, (tuple, list)),
+        f"resize_nearest: out_shape is a {type(out_shape).__name__}; expected four numbers",
+        "give the shape of the result, which the kernel returns",
+    )
+    require(
         len(data.shape) == 4 and len(out_shape) == 4,
         f"resize_nearest: `data_tensor` has shape {list(data.shape)}, and out_shape is {list(out_shape)}; "
         "both have the axes [batch, height, width, channels]",
@@ -245,7 +250,12 @@ KERNEL = Prebuilt(
     ),
     refused=(
         Refused(
-            {"data_tensor": (3, 4, 5), "out_shape": (8, 9, 5)},
+            {"data_tensor": (1, 3, 4, 5), "out_shape": (1, 6, 8, 5)},
+            "out_shape is a NkiTensor; expected four numbers",
+            "the shape of the result",
+        ),
+        Refused(
+            {"data_tensor": (3, 4, 5), "out_shape": [8, 9, 5]},
             "both have the axes [batch, height, width, channels]",
             "np.moveaxis",
         ),
