@@ -14,7 +14,7 @@ from typing import Any
 import nki_lab.language as nl
 from nki_lab.beta1.creation import ndarray
 from nki_lab.beta1.program import placed
-from nki_lab.errors import KernelArgument
+from nki_lab.kernels.prebuilt import require
 from nki_lab.targets.spaces import SHARED_HBM
 
 
@@ -39,12 +39,12 @@ def places(kernel: str, *sizes: int, alone: bool = False) -> Iterator[tuple[int,
         yield from itertools.islice(itertools.product(*map(range, sizes)), core, None, cores)
         return
     grid, place = program
-    if grid != sizes:
-        launched = f"launched on the grid {list(grid)}" if grid else "called without a launch grid"
-        raise KernelArgument(
-            f"{kernel} is {launched}; expected the grid {list(sizes)}",
-            help=f"write {kernel}[{', '.join(map(str, sizes))}](...)",
-        )
+    launched = f"launched on the grid {list(grid)}" if grid else "called without a launch grid"
+    require(
+        grid == sizes,
+        f"{kernel} is {launched}; expected the grid {list(sizes)}",
+        f"write {kernel}[{', '.join(map(str, sizes))}](...)",
+    )
     yield place
 
 

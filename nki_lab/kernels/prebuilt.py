@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+import itertools
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -18,6 +20,7 @@ from nki_lab.errors import KernelArgument, UsageError, close_matches
 from nki_lab.kernels import library
 from nki_lab.runtime import Result, launch, run
 from nki_lab.runtime.jit import KernelFunction
+from nki_lab.source import is_prebuilt, stack_of_frame
 from nki_lab.views.explained import Explanation
 
 #: Numbers that say how large the arguments of a kernel are, by name.
@@ -252,9 +255,11 @@ def _check_size(kernel: Prebuilt, size: Size) -> None:
 
 
 def require(condition: bool, message: str, help: str) -> None:
-    """Raise KernelArgument at the place in a kernel that checks its arguments."""
+    """Raise KernelArgument unless `condition` holds, at the author's line that calls the kernel."""
     if not condition:
-        raise KernelArgument(message, help=help)
+        stack = stack_of_frame(sys._getframe(1))
+        callers = (p for p in stack if not (isinstance(p, tuple) and is_prebuilt(p[0])))
+        raise KernelArgument(message, stack=tuple(itertools.islice(callers, 1)), help=help)
 
 
 @cache

@@ -170,6 +170,8 @@ def test_wrong_arguments_are_named_with_what_is_allowed(case):
         kernel(**refused.arguments)
     assert refused.message in caught.value.message
     assert refused.help in caught.value.help
+    assert caught.value.span.filename == __file__
+    assert "kernel(**refused.arguments)" in str(caught.value)
 
 
 def test_wrong_names_sizes_and_dtypes_are_named():
