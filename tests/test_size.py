@@ -34,7 +34,7 @@ BUDGETS = {
     "autodiff": 1_500,
     "backends": 400,
     "beta1": 8_700,
-    "choices": 850,
+    "choices": 900,
     "cli": 2_800,
     "compiler": 9_150,
     "dialects": 1_500,

@@ -32,6 +32,7 @@ class JaxOperator(Operator):
         self,
         operator: KernelOperator,
         derivative: Derivative | None,
+        no_grad: tuple[str, ...],
         options: Mapping[str, Any],
         again: tuple[Any, ...],
     ) -> None:
@@ -40,7 +41,7 @@ class JaxOperator(Operator):
         if derivative is not None and derivative.is_kernel:
             kernel = KernelOperator(f"{operator.name}_backward", derivative.backward, None)
             backward = _Calls(kernel, None, None, options, "no second derivative")
-        super().__init__(operator, derivative, backward, options["no_grad"], (make_operator, again))
+        super().__init__(operator, derivative, backward, no_grad, (make_operator, again))
         self._calls = _Calls(operator, derivative, backward, options)
         self._make = operator.results.make
 
@@ -56,10 +57,12 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> JaxOper
     operator = kernel_operator(name, kernel, options["results"], (), None)
     tensors = [p.name for p in operator.parameters if p.default is p.empty]
     wrt = tensors if options["wrt"] is None else options["wrt"]
-    derivative = derivative_of(
+    derivative, no_grad = derivative_of(
         operator, options["backward"], options["save"], options["no_grad"], wrt, operator.names
     )
-    return JaxOperator(operator, derivative, options, (name, operator.kernel, dict(options)))
+    return JaxOperator(
+        operator, derivative, no_grad, options, (name, operator.kernel, dict(options))
+    )
 
 
 class _Calls:
@@ -81,11 +84,7 @@ class _Calls:
         missing: str = "no backward",
     ) -> None:
         self.operator, self.derivative, self.backward = operator, derivative, backward
-        self.missing, self._method, self._no_grad = (
-            missing,
-            options["vmap_method"],
-            options["no_grad"],
-        )
+        self.missing, self._method = missing, options["vmap_method"]
         self._functions: dict[Any, Callable[..., Any]] = {}
 
     def __call__(self, *values: Any) -> tuple[Any, ...]:

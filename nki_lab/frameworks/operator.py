@@ -291,28 +291,35 @@ def derivative_of(
     operator: KernelOperator,
     backward: Any,
     save: Sequence[str] | None,
-    no_grad: Sequence[str],
+    no_grad: Sequence[str] | None,
     wrt: Sequence[str] | None,
     tensors: Sequence[str],
-) -> Derivative | None:
-    """Return the backward of an operator with the names of what it takes and gives; None where there is none.
+) -> tuple[Derivative | None, tuple[str, ...]]:
+    """Return the backward of an operator, or None, and the names of the results that have no gradient.
 
     Args:
         operator: the operator.
         backward: a kernel, or a function.
         save: what it takes besides gradients; by default what its further parameters are called.
-        no_grad: results that have no gradient.
+        no_grad: results that have no gradient; by default those that the backward takes as they are, where it has
+            no argument for their gradients.
         wrt: parameters it returns gradients for; by default all tensors.
         tensors: names of the parameters that are tensors.
     """
     assert operator.results is not None
     results = operator.results.names
-    _check_names(operator, "no_grad", no_grad, results, "results")
+    _check_names(operator, "no_grad", no_grad or (), results, "results")
     if backward is None:
-        return None
-    of = tuple(name for name in results if name not in no_grad)
+        return None, tuple(no_grad or ())
     parameters = list(inspect.signature(backward).parameters)
     known = (*operator.names, *results)
+    if no_grad is None:
+        saved = parameters if save is None else save
+        count = next((n for n, name in enumerate(parameters) if name in known), len(parameters))
+        count = count if save is None else len(parameters) - len(save)
+        others = tuple(name for name in results if name not in saved)
+        no_grad = () if count != len(others) else tuple(n for n in results if n in saved)
+    of = tuple(name for name in results if name not in no_grad)
     if save is None:
         save = parameters[len(of) :]
         for name, result in zip(parameters, of, strict=False):
@@ -331,7 +338,7 @@ def derivative_of(
         )
     wrt = tuple(n for n in tensors if n not in operator.mutates) if wrt is None else tuple(wrt)
     _check_names(operator, "wrt", wrt, tensors, "tensors")
-    return Derivative(backward, of, tuple(save), wrt)
+    return Derivative(backward, of, tuple(save), wrt), tuple(no_grad)
 
 
 def _check_names(

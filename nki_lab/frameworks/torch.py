@@ -14,7 +14,7 @@ def custom_op(
     *,
     backward: Any = None,
     save: Sequence[str] | None = None,
-    no_grad: Sequence[str] = (),
+    no_grad: Sequence[str] | None = None,
     wrt: Sequence[str] | None = None,
     shapes: Callable[..., Any] | None = None,
     results: Any = None,
@@ -35,7 +35,8 @@ def custom_op(
             gradients of the arguments. Without one, a gradient that is asked for is an error.
         save: names of arguments and results that `backward` takes after the gradients; by default the names of its own
             parameters. A result is called as in the kernel's return statement, else out0, out1, ...
-        no_grad: names of results that have no gradient, such as statistics for `backward`.
+        no_grad: names of results that have no gradient, such as statistics for `backward`; by default those that it
+            takes, where it takes no gradient of them.
         wrt: names of the arguments that `backward` returns gradients for, in order; by default all tensors.
         shapes: (arguments) -> for each result a tensor of its shape and dtype, or (shape, dtype). It is needed for
             dynamic shapes only: otherwise the kernel is compiled for the shapes.

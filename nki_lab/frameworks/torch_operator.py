@@ -46,12 +46,12 @@ class TorchOperator(Operator):
         registered: Registered,
         derivative: Derivative | None,
         backward: Any,
+        no_grad: tuple[str, ...],
         look: Callable[[Sequence[Any]], None] | None,
         again: tuple[Any, ...],
     ) -> None:
         operator = registered.operator
         assert operator.results is not None
-        no_grad = again[-1]["no_grad"]
         super().__init__(
             operator, derivative, backward, no_grad, (_again, (registered.name, *again))
         )
@@ -82,7 +82,7 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOp
         name, kernel, options["results"], options["mutates"], options["shapes"]
     )
     schema = Schema(operator, options["types"] or {})
-    derivative = derivative_of(
+    derivative, no_grad = derivative_of(
         operator,
         options["backward"],
         options["save"],
@@ -94,14 +94,14 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOp
     backward = derivative.backward if derivative is not None else None
     if derivative is not None and derivative.is_kernel:
         backward = _backward_operator(registered, derivative)
-    look = record_gradients(registered, derivative, backward, tuple(options["no_grad"]))
+    look = record_gradients(registered, derivative, backward, no_grad)
     if options["autocast"] is not None:
         torch.library.register_autocast(
             registered.name, "cpu", options["autocast"], lib=registered.library
         )
     again = name, operator.kernel, dict(options)
     made = _OPERATORS[registered.name] = TorchOperator(
-        registered, derivative, backward, look, again
+        registered, derivative, backward, no_grad, look, again
     )
     return made
 

@@ -13,7 +13,6 @@ import nki_lab.language as nl
 from nki_lab.api import nki
 from nki_lab.errors import CheckFailed, KernelArgument, UnknownOption
 from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
-from tests.golden import Golden
 
 ROOT = Path(__file__).parents[2]
 X = np.random.default_rng(3).standard_normal((3, 4)).astype(np.float32)
@@ -118,7 +117,7 @@ def test_mistakes():
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("framework", FRAMEWORKS)
-def test_the_table_of_all_transforms(framework, golden: Golden):
-    check = checked(framework)
-    rows = [f"| `{o.name}` | {o.verdict} |" for o in check.outcomes]
-    golden("\n".join(["| transform | outcome |", "|---|---|", *rows, ""]), f"golden/{framework}.md")
+def test_the_table_of_all_transforms(framework):
+    rows = [f"| `{o.name}` | {o.verdict} |" for o in checked(framework).outcomes]
+    table = "\n".join(["| transform | outcome |", "|---|---|", *rows])
+    assert table in (ROOT / "docs/operators.md").read_text(), table

@@ -17,9 +17,7 @@ from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
-normed = nki_lab.jax.custom_op(
-    "lab::rmsnorm", rmsnorm, backward=rmsnorm_backward, no_grad=("rstd",)
-)
+normed = nki_lab.jax.custom_op("lab::rmsnorm", rmsnorm, backward=rmsnorm_backward)
 RNG = np.random.default_rng(3)
 X = jnp.asarray(RNG.standard_normal((5, 6)), jnp.float32)
 GAMMA = jnp.linspace(-0.5, 1.5, 6, dtype=jnp.float32)

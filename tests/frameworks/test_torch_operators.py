@@ -21,9 +21,7 @@ T = torch.func
 
 # -- an operator with a backward, and the same in PyTorch ------------------------------------------------------------
 
-normed = nki_lab.torch.custom_op(
-    "lab::rmsnorm", rmsnorm, backward=rmsnorm_backward, no_grad=("rstd",)
-)
+normed = nki_lab.torch.custom_op("lab::rmsnorm", rmsnorm, backward=rmsnorm_backward)
 
 
 def op(x: Any, gamma: Any) -> Any:
@@ -255,13 +253,66 @@ def test_two_cores_shapes_and_narrow_dtypes(x):
         wrong(x)
 
 
+class Normed(torch.utils.data.Dataset):
+    """Rows that a worker of a DataLoader normalises."""
+
+    def __init__(self, operator: Any, x: Any, gamma: Any) -> None:
+        self.operator, self.x, self.gamma = operator, x, gamma
+
+    def __len__(self) -> int:
+        return 1
+
+    def __getitem__(self, index: int) -> Any:
+        return self.operator(self.x, self.gamma, 1e-5)[0]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("way", ["fork", "spawn"])
+def test_workers_of_a_data_loader(way, x, gamma):
+    loader = torch.utils.data.DataLoader(
+        Normed(normed, x, gamma), num_workers=1, multiprocessing_context=way
+    )
+    (found,) = loader
+    torch.testing.assert_close(found[0], reference(x, gamma), rtol=1e-4, atol=1e-4)
+
+
+def test_mixed_precision(x, gamma):
+    cast = nki_lab.torch.custom_op(
+        "lab::cast", rmsnorm, backward=rmsnorm_backward, autocast=torch.bfloat16
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        assert op(x, gamma).dtype == torch.float32
+        (grad,) = torch.autograd.grad(cast(x.requires_grad_(), gamma)[0].float().pow(3).sum(), x)
+    (wanted,) = torch.autograd.grad(reference(x, gamma).pow(3).sum(), x)
+    assert grad.dtype == torch.float32
+    assert not torch.equal(grad, wanted)
+    torch.testing.assert_close(grad, wanted, rtol=5e-2, atol=5e-2 * float(wanted.abs().max()))
+
+
+def test_dynamic_sizes_need_shapes(x, gamma):
+    torch._dynamo.reset()
+    dynamic = nki_lab.torch.custom_op(
+        "lab::dynamic", rmsnorm, shapes=lambda x, gamma, eps: (x, ((x.shape[0], 1), nl.float32))
+    )
+
+    class Module(torch.nn.Module):
+        def forward(self, x, gamma):
+            return dynamic(x, gamma, 1e-5)[0]
+
+    sizes = {"x": {0: torch.export.Dim("rows", min=2)}, "gamma": None}
+    exported = torch.export.export(Module(), (x, gamma), dynamic_shapes=sizes).module()
+    torch.testing.assert_close(
+        exported(x[:3], gamma), reference(x[:3], gamma), rtol=1e-4, atol=1e-4
+    )
+
+
 # -- mistakes --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("options", "message", "help"),
     [
-        ({"backward": rmsnorm_backward}, "`x` of its backward would be given the gradient of result `rstd`", "no_grad"),
+        ({"backward": rmsnorm_backward, "no_grad": ()}, "would be given the gradient of result `rstd`", "no_grad"),
         ({"backward": rmsnorm_backward, "save": ("x",)}, "would be given 2 gradients", "no_grad"),
         ({"no_grad": ("rst",)}, "no_grad names `rst`", "rstd"),
         ({"mutates": "y"}, "mutates='y' is no parameter", "parameters: x, gamma, eps"),
