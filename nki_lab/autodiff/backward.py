@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from nki_lab.autodiff.reverse import Plan, Program
@@ -54,7 +55,7 @@ def backward(
     compiled = forward.compile(*args, **kwargs)
     final = compiled.compiled.kernel
     traced = settle_accumulate(compiled.compiled.stages[0][1], compiled.choices)
-    _check(traced)
+    _check(traced, final.poisoned)
     if compiled.compiled.others:
         raise NoGradient(
             f"`{traced.name}` runs on two cores: a backward kernel is made for one",
@@ -68,12 +69,15 @@ def backward(
         )
     program = Program.of(traced, _wanted(traced, wrt), _peak_bytes(final))
     plan = Plan(program)
-    names = [s.name.replace(".", "_") for s in traced.inputs]
-    stem = "gradient"
-    while any(name.startswith(stem) for name in names):
-        stem += "_of_result"
-    several = len(program.results) > 1
-    gradients = [f"{stem}_{n}" if several else stem for n in program.results]
+    gradients = ["gradient"]
+    if len(program.results) > 1:
+        gradients = [f"gradient_{n}" for n in program.results]
+    names: list[str] = []
+    for storage in traced.inputs:
+        name = re.sub(r"\W", "_", storage.name)
+        while name in (*gradients, *names):
+            name += "_"
+        names.append(name)
 
     def emitted(*tensors: Any) -> tuple[NkiTensor, ...]:
         return plan.emit(current(), _checked(program, names + gradients, tensors))
@@ -90,13 +94,20 @@ def backward(
     return result
 
 
-def _check(kernel: Kernel) -> None:
+def _check(kernel: Kernel, unwritten: Collection[int]) -> None:
     if kernel.has_loops:
         raise NoGradient(
             f"`{kernel.name}` has a loop that the device runs",
             stack=kernel.loops[0].loop.stack,
             help=f"write it with range, which is unrolled, or {_BY_HAND}",
         )
+    for storage in (kernel.storages[k] for k in unwritten):
+        if storage.address is not None:  # what it holds may be that of another tensor at its place
+            raise NoGradient(
+                f"`{kernel.name}` reads {storage.describe()} before it writes it",
+                stack=storage.stack,
+                help=f"write all of it first, or {_BY_HAND}",
+            )
     written = [s for s in kernel.inputs if s.id in kernel.written_inputs]
     if written:
         raise NoGradient(

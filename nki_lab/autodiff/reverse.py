@@ -19,7 +19,7 @@ from nki_lab.autodiff.tile import Tile, empty, filled, product
 from nki_lab.dtypes import DType, float32
 from nki_lab.errors import NkiError, NoGradient
 from nki_lab.ir.building.builder import Builder
-from nki_lab.ir.definition.instruction import READ, UPDATE, Instruction
+from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Instruction
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.storage import Storage
@@ -501,7 +501,18 @@ class Plan:
             self._emit_once()
 
     def _check(self) -> None:
-        """Raise NoGradient where the backward kernel breaks a rule of an instruction."""
+        """Raise NoGradient where the program gives other values the second time, or its gradient breaks a rule."""
+        written: set[Any] = set()
+        for position in sorted(self.needed):
+            i = self.program.kernel.instructions[position]
+            if i.form.registers or i.form.registers_set:
+                raise no_gradient(i, "uses a register, whose values have no gradient")
+            for state, role in i.form.state:
+                if role != WRITE and state not in written:
+                    raise no_gradient(
+                        i, f"depends on what {state.title} held before, and so do the gradients"
+                    )
+                written.add(state)
         for error in self._emit_once()[:1]:
             raise NoGradient(
                 f"the gradient of this line breaks a rule: {error.message}",
@@ -546,7 +557,8 @@ def _emit_again(builder: Builder, i: Instruction, copies: dict[int, NkiTensor]) 
         copy = copies[view.storage.id]
         dynamic = view.dynamic
         if dynamic is not None:
-            assert isinstance(dynamic.index, NkiTensor)
+            if not isinstance(dynamic.index, NkiTensor):
+                raise no_gradient(i, _DYNAMIC)
             dynamic = replace(dynamic, index=mapped(dynamic.index))
         return NkiTensor._make(
             copy.storage, view.shape, view.strides, view.offset, view.dtype, dynamic

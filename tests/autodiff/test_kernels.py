@@ -172,6 +172,21 @@ def test_arguments_and_results():
     assert of_y.shape == (4, 7) and not of_y.any()
 
 
+def test_names_of_arguments_stay_apart():
+    @nki.jit
+    def kernel(gradient, parts):
+        t = loaded(gradient)
+        for part in parts:
+            nisa.tensor_tensor(dst=t, data1=t, data2=loaded(part), op=nl.multiply)
+        return stored(t)
+
+    x = INPUTS["x"]
+    derived = backward(kernel, x, [x, x])
+    assert derived.inputs == ("gradient", "parts.0", "parts.1")
+    assert list(signature(derived).parameters) == ["gradient_", "parts_0", "parts_1", "gradient"]
+    np.testing.assert_allclose(derived(x, x, x + 1, x)[1], x * x * (x + 1), rtol=1e-5)
+
+
 def test_only_the_gradients_that_are_wanted():
     derived = backward(weighed, **INPUTS, wrt=["y"])
     assert derived.gradients_of == ("y",)

@@ -507,6 +507,18 @@ def test_operators_and_forms_without_a_rule_are_named():
     assert "a sum over several instructions" in refused(sum_of_two, X)
 
 
+def test_random_numbers_differ_the_second_time():
+    @nki.jit
+    def kernel(x):
+        t, bits, random = loaded(x), tile(dtype=nl.int8), tile()
+        nisa.rng(dst=bits)
+        nisa.tensor_copy(dst=random, src=bits)
+        nisa.tensor_tensor(dst=t, data1=t, data2=random, op=nl.multiply)
+        return stored(t)
+
+    assert "rng depends on what the random state of Vector held before" in refused(kernel, X)
+
+
 def test_bits_of_floats_have_no_gradient():
     @nki.jit
     def kernel(x):
