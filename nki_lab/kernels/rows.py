@@ -32,12 +32,14 @@ def check_rows(kernel: str, x: Any, widest: int, **per_width: Any) -> tuple[int,
     return rows, width
 
 
-def check_floats(kernel: str, **tensors: Any) -> None:
-    """Raise unless tensors, by name of parameter, are float32 or bfloat16."""
+def check_floats(kernel: str, half: bool = False, **tensors: Any) -> None:
+    """Raise unless tensors, by name of parameter, are float32 or bfloat16, or with `half` float16."""
+    dtypes = (nl.float32, nl.float16, nl.bfloat16) if half else (nl.float32, nl.bfloat16)
+    *others, last = map(str, dtypes)
     for name, x in tensors.items():
         require(
-            x.dtype in (nl.float32, nl.bfloat16),
-            f"{kernel}: `{name}` is {x.dtype}; expected float32 or bfloat16",
+            x.dtype in dtypes,
+            f"{kernel}: `{name}` is {x.dtype}; expected {', '.join(others)} or {last}",
             f"cast it: {name}.astype(np.float32)",
         )
 

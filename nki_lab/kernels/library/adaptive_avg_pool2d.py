@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.rows import check_floats, loaded
 from nki_lab.kernels.turns import Turns
 from nki_lab.kernels.windows import runs
 
@@ -48,6 +48,7 @@ def adaptive_avg_pool2d(in_tensor, output_size):
 
 
 def _check(images, size):
+    check_floats("adaptive_avg_pool2d", half=True, in_tensor=images)
     require(
         len(images.shape) == 4 and len(size) == 2,
         f"adaptive_avg_pool2d: `in_tensor` has shape {list(images.shape)}, and output_size is {size}; "
@@ -222,6 +223,11 @@ KERNEL = Prebuilt(
         "as long as the transfers",
     ),
     refused=(
+        Refused(
+            {"in_tensor": np.zeros((1, 2, 2, 2), np.int32), "output_size": 1},
+            "`in_tensor` is int32; expected float32",
+            "astype(np.float32)",
+        ),
         Refused(
             {"in_tensor": (64, 8, 8), "output_size": 2},
             "`in_tensor` has shape [64, 8, 8]",

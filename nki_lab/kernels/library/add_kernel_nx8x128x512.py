@@ -11,7 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.rows import check_floats, loaded
 
 # Elements of a partition: a block of 8 x 128 x 512 elements is one tile of 128 rows.
 _WIDTH = 4096
@@ -52,6 +52,7 @@ def _add(dst, a, b):
 
 
 def _check(a, b, n_elements):
+    check_floats("add_kernel_nx8x128x512", half=True, a_ptr=a)
     require(
         len(a.shape) == 4 and tuple(a.shape[1:]) == (8, 128, 512),
         f"add_kernel_nx8x128x512: `a_ptr` has shape {list(a.shape)}; expected [n, 8, 128, 512]",
@@ -108,6 +109,15 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-6, "float16": 1e-3, "bfloat16": 1e-2},
     edges={"not finite": _not_finite},
     refused=(
+        Refused(
+            {
+                "a_ptr": np.zeros((1, 8, 128, 512), np.int32),
+                "b_ptr": (1, 8, 128, 512),
+                "n_elements": 1,
+            },
+            "`a_ptr` is int32; expected float32, float16 or bfloat16",
+            "astype(np.float32)",
+        ),
         Refused(
             {"a_ptr": (8, 128, 512), "b_ptr": (8, 128, 512), "n_elements": 5},
             "`a_ptr` has shape [8, 128, 512]; expected [n, 8, 128, 512]",

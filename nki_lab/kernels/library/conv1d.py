@@ -11,6 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import nki
 from nki_lab.kernels.convolution import Convolution
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.rows import check_floats
 
 #: Activation functions the kernel applies, and what they compute.
 _ACTIVATIONS = {
@@ -57,6 +58,7 @@ def conv1d(x_in, filters, bias=None, stride=1, padding=(0, 0), dilation=1, activ
 
 
 def _check(x_in, filters, bias, stride, padding, dilation, activation_fn):
+    check_floats("conv1d", x_in=x_in)
     require(
         len(x_in.shape) == 3 and len(filters.shape) == 3 and x_in.shape[1] == filters.shape[1],
         f"conv1d: `x_in` is {list(x_in.shape)} and `filters` {list(filters.shape)}; "
@@ -178,6 +180,11 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-4, "bfloat16": 2e-2},
     edges={"not finite": _not_finite},
     refused=(
+        Refused(
+            {"x_in": np.zeros((1, 2, 9), np.int32), "filters": (1, 2, 1)},
+            "`x_in` is int32; expected float32 or bfloat16",
+            "astype(np.float32)",
+        ),
         Refused(
             {"x_in": (1, 4, 9), "filters": (8, 4, 3), "stride": 0},
             "stride is 0",

@@ -10,6 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import nki
 from nki_lab.kernels.convolution import Convolution
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.rows import check_floats
 
 _LARGEST_POOL = 16
 
@@ -47,6 +48,7 @@ def conv2d_maxpool(images, filters, bias, pool_size=1):
 
 
 def _check(images, filters, bias, pool_size):
+    check_floats("conv2d_maxpool", images=images)
     require(
         len(images.shape) == 4 and len(filters.shape) == 4 and images.shape[1] == filters.shape[2],
         f"conv2d_maxpool: `images` is {list(images.shape)} and `filters` {list(filters.shape)}; expected "
@@ -158,6 +160,11 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     edges={"not finite": _not_finite},
     refused=(
+        Refused(
+            {"images": np.zeros((1, 2, 9, 9), np.int32), "filters": (1, 1, 2, 1), "bias": (1,)},
+            "`images` is int32; expected float32 or bfloat16",
+            "astype(np.float32)",
+        ),
         Refused(
             {"images": (1, 4, 9, 9), "filters": (8, 4, 3, 3), "bias": (8,)},
             "`images` is [1, 4, 9, 9] and `filters` [8, 4, 3, 3]",

@@ -11,6 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.convolution import load_columns
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.rows import check_floats
 from nki_lab.kernels.turns import Turns
 
 # Positions of the result of one block, and the most positions of the input that it sees.
@@ -90,6 +91,7 @@ def _positions(width, span, step):
 
 
 def _check(images, filters, padding, stride, dilation):
+    check_floats("depthwise_conv1d", img_ref=images)
     require(
         len(images.shape) == 4 and images.shape[2] == 1,
         f"depthwise_conv1d: `img_ref` has shape {list(images.shape)}; expected [batch, channels, 1, width]",
@@ -237,6 +239,11 @@ KERNEL = Prebuilt(
         "Tensor engine could help, and would spread the NaN of one channel to others"
     },
     refused=(
+        Refused(
+            {"img_ref": np.zeros((1, 2, 1, 9), np.int32), "filter_ref": (2, 1, 1, 1)},
+            "`img_ref` is int32; expected float32 or bfloat16",
+            "astype(np.float32)",
+        ),
         Refused(
             {"img_ref": (2, 8, 40), "filter_ref": (8, 1, 1, 4)},
             "`img_ref` has shape [2, 8, 40]; expected [batch, channels, 1, width]",

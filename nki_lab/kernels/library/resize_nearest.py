@@ -11,6 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.rows import check_floats
 from nki_lab.kernels.windows import runs
 
 # Bytes of a partition for the pixels of one tile.
@@ -53,6 +54,7 @@ def resize_nearest(data_tensor, out_shape):
 
 
 def _check(data, out_shape):
+    check_floats("resize_nearest", half=True, data_tensor=data)
     require(
         isinstance(out_shape, (tuple, list)),
         f"resize_nearest: out_shape is a {type(out_shape).__name__}; expected four numbers",
@@ -249,6 +251,11 @@ KERNEL = Prebuilt(
         "30 rows fill 120 of the 128 partitions, and a descriptor moves 1280 bytes, of which its fixed cost is a tenth",
     ),
     refused=(
+        Refused(
+            {"data_tensor": np.zeros((1, 2, 2, 1), np.int32), "out_shape": [1, 4, 4, 1]},
+            "`data_tensor` is int32; expected float32",
+            "astype(np.float32)",
+        ),
         Refused(
             {"data_tensor": (1, 3, 4, 5), "out_shape": (1, 6, 8, 5)},
             "out_shape is a NkiTensor; expected four numbers",

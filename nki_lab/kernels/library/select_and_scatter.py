@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.rows import check_floats, loaded
 from nki_lab.kernels.turns import Turns
 
 # Bytes of a partition for the tiles of some rows of windows; three such groups are in flight.
@@ -51,6 +51,7 @@ def select_and_scatter(operand_tensor, source_tensor):
 
 
 def _check(operand, source):
+    check_floats("select_and_scatter", operand_tensor=operand)
     require(
         len(operand.shape) == 4,
         f"select_and_scatter: `operand_tensor` has shape {list(operand.shape)}; expected [n, c, h, w]",
@@ -226,6 +227,11 @@ KERNEL = Prebuilt(
         "its fast mode for two bytes keeps GpSimd from SBUF",
     },
     refused=(
+        Refused(
+            {"operand_tensor": np.zeros((1, 2, 2, 2), np.int32), "source_tensor": (1, 2, 1, 1)},
+            "`operand_tensor` is int32; expected float32",
+            "astype(np.float32)",
+        ),
         Refused(
             {"operand_tensor": (64, 8, 8), "source_tensor": (64, 4, 4)},
             "`operand_tensor` has shape [64, 8, 8]; expected [n, c, h, w]",
