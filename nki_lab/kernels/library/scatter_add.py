@@ -142,9 +142,6 @@ KERNEL = Prebuilt(
         "The next 128 indices wait for that transfer, as they may name the same rows.",
     ),
     sources=("NKI Library, scatter-add",),
-    falls_short={
-        "bfloat16": "128 rows are gathered after those before are scattered: they may be the same rows"
-    },
     refused=(
         Refused(
             {"input": (4, 5), "dim": 0, "index": np.zeros(2, np.int32), "src": (3, 5)},
