@@ -67,8 +67,9 @@ SPLIT = [name for name in kernels.names() if len(kernels.get(name).cores) > 1]
 @pytest.mark.parametrize("name", SPLIT)
 def test_two_cores_give_the_same(name):
     kernel = kernels.get(name)
-    cases = {str(size): kernel.example(size, seed=n) for n, size in enumerate(kernel.tested)}
-    cases |= {edge: make(np.random.default_rng(2)) for edge, make in kernel.edges.items()}
+    cases = {str(size): kernel.example(size, seed=n) for n, size in enumerate(kernel.tested[:2])}
+    edges = list(kernel.edges.items())[:2]
+    cases |= {edge: make(np.random.default_rng(2)) for edge, make in edges}
     for case, arguments in cases.items():
         for cores in kernel.cores[1:]:
             value = run(kernel.kernel[cores], **arguments, target="trn2").value

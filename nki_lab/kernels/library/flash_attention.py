@@ -35,12 +35,13 @@ def flash_attention(q, k, v, scale=None, causal=False):
         k: [batch, kv_heads, d, keys]; heads is a multiple of kv_heads, as in grouped-query attention.
         v: [batch, kv_heads, keys, d].
         scale: of the scores, above 0; 1 / sqrt(d) where it is None.
-        causal: query i sees the keys up to i; there are as many queries as keys.
+        causal: each query sees the keys up to its own, and the last query sees all. Where there are more keys than
+            queries, as with a cache, all queries see the earlier ones.
 
     Returns:
         [batch, heads, queries, d].
     """
-    check_heads("flash_attention", q, k, v, scale, causal)
+    check_heads("flash_attention", q, k, v, scale, causal, earlier=True)
     (batch, heads, d, queries), kv_heads = q.shape, k.shape[1]
     scale = d**-0.5 if scale is None else scale
     out = nl.ndarray((batch, heads, queries, d), dtype=q.dtype, buffer=nl.shared_hbm)
@@ -58,7 +59,7 @@ def flash_attention(q, k, v, scale=None, causal=False):
     return out
 
 
-def check_heads(kernel, q, k, v, scale, causal):
+def check_heads(kernel, q, k, v, scale, causal, earlier=False):
     """Raise KernelArgument for a kernel unless its arguments are queries, keys and values of heads."""
     shapes = {"q": list(q.shape), "k": list(k.shape), "v": list(v.shape)}
     for name, shape in shapes.items():
@@ -96,9 +97,9 @@ def check_heads(kernel, q, k, v, scale, causal):
         "give a number above 0; a negative sign belongs into `q`",
     )
     require(
-        not causal or queries == keys,
+        not causal or queries == keys or (earlier and queries < keys),
         f"{kernel}: causal attention of {queries} queries to {keys} keys",
-        "give as many queries as keys",
+        "give as many queries as keys" + ", or fewer" * earlier,
     )
 
 
@@ -108,26 +109,19 @@ def _direct(q, k, v, out, groups, scale, causal):
     flags = nl.ndarray((pmax, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=flags, value=0.0)
     (keys, d), resident, held = v.shape, _fits(k), {}
+    earlier = keys - q.shape[2]
     for head, first in groups:
         count = min(_QUERIES, q.shape[2] - first)
         queries = loaded(q[head, :, first : first + count])
         # Two banks of PSUM hold the output of 512 queries and, in the column after it, the sums of their weights.
         sums = [nl.ndarray((pmax, 2, 256), dtype=nl.float32, buffer=nl.psum) for _ in range(2)]
-        seen = first + count if causal else keys
+        seen = earlier + first + count if causal else keys
         for start in range(0, seen, _STEP):
             if not resident or start not in held:
                 held[start] = _loaded(k, v, start, with_ones=True)
             for block in range(start, min(start + _STEP, seen), 2 * pmax):
-                _add_block(
-                    queries,
-                    held[start],
-                    block,
-                    min(block + 2 * pmax, seen),
-                    first,
-                    scale,
-                    causal,
-                    sums,
-                )
+                stop, own = min(block + 2 * pmax, seen), earlier + first if causal else None
+                _add_block(queries, held[start], block, stop, own, scale, sums)
         for n in range(0, count, pmax):
             rows = min(pmax, count - n)
             tile = sums[n // pmax // 2][:rows, n // pmax % 2]
@@ -161,14 +155,14 @@ def _direct(q, k, v, out, groups, scale, causal):
     return flags
 
 
-def _add_block(queries, held, start, stop, first, scale, causal, sums):
-    """Add to the sums what up to 256 keys give to a group of queries."""
+def _add_block(queries, held, start, stop, own, scale, sums):
+    """Add to the sums what up to 256 keys give to a group of queries; `own` is the key of the first, if causal."""
     (keys, values), count, pmax = held, queries.shape[1], nl.tile_size.pmax
     parts = [(n, min(pmax, stop - n)) for n in range(start, stop, pmax)]
     scores = nl.ndarray((pmax, 2, _QUERIES), dtype=nl.float32, buffer=nl.psum)
     weights = nl.ndarray((pmax, 2, _QUERIES), dtype=queries.dtype, buffer=nl.sbuf)
-    # Queries before the first key of a block see none of it.
-    begins = [max(0, n - first) if causal else 0 for n, _ in parts]
+    # Tiles of queries before the first key of a block see none of it.
+    begins = [0 if own is None else max(0, (n - own) // pmax * pmax) for n, _ in parts]
     for n, (key, size) in enumerate(parts):
         nisa.nc_matmul(
             dst=scores[:size, n, begins[n] : count], stationary=keys[:, key % _STEP : key % _STEP + size],
@@ -186,9 +180,9 @@ def _add_block(queries, held, start, stop, first, scale, causal, sums):
         for query in range(begins[n], count, pmax):
             rows = min(pmax, count - query)
             stationary = weights[:size, n, query : query + rows]
-            if causal and key == first + query:
+            if own is not None and key + size > own + query + 1:
                 nisa.affine_select(
-                    dst=stationary, pattern=[[1, rows]], channel_multiplier=-1,
+                    dst=stationary, pattern=[[1, rows]], offset=own + query - key, channel_multiplier=-1,
                     on_true_tile=stationary, on_false_value=0.0, cmp_op=nl.greater_equal,
                 )  # fmt: skip
             nisa.nc_matmul(
@@ -224,12 +218,12 @@ def _again(operands, groups, scale, causal):
                 rows = min(nl.tile_size.pmax, q.shape[2] - first)
                 tile = loaded(q[head, :, first : first + rows])
                 state = None
-                for start in range(0, first + rows if causal else keys, _STEP):
+                own = keys - q.shape[2] + first if causal else keys
+                for start in range(0, min(keys, own + rows), _STEP):
                     if not resident or start not in held:
                         held[start] = _loaded(k, v, start)
-                    seen = min(keys, start + _STEP, first + rows if causal else keys) - start
-                    masked = start + seen - first if causal else 0
-                    state = _step(tile, held[start], seen, masked, scale, state, triangle)
+                    seen = min(keys, start + _STEP, own + rows) - start
+                    state = _step(tile, held[start], seen, own - start, scale, state, triangle)
                 nisa.dma_copy(dst=out[head, first : first + rows], src=_divided(state, q.dtype))
 
     return body
@@ -268,14 +262,14 @@ def _loaded(k, v, start, with_ones=False):
     return loaded(k[:, start:stop]), [tile[:, n] for n in range(count)]
 
 
-def _step(queries, held, seen, masked, scale, state, triangle):
+def _step(queries, held, seen, own, scale, state, triangle):
     """Return maximum (negative), sum and output of a tile of queries after these keys.
 
     Args:
         queries: [d, rows].
         held: keys and values of this step.
         seen: how many of the keys to look at.
-        masked: where above 0, so many of the last keys are seen by later queries only, from the first on.
+        own: the key of the first query, which is the last that it sees.
         state: the same three after the keys before; None at the first step.
         triangle: what is added to the scores of masked keys.
     """
@@ -285,9 +279,10 @@ def _step(queries, held, seen, masked, scale, state, triangle):
     for n in range(0, seen, nl.tile_size.gemm_moving_fmax):
         part = slice(n, min(n + nl.tile_size.gemm_moving_fmax, seen))
         nisa.nc_matmul(dst=scores[:, part], stationary=queries, moving=keys[:, part])
-    if masked > 0:
-        diagonal = scores[:, seen - masked : seen]
-        nisa.tensor_tensor(dst=diagonal, data1=diagonal, data2=triangle[:rows, :masked], op=nl.add)
+    if own < seen:
+        diagonal = scores[:, max(0, own) :]
+        added = triangle[:rows, max(0, -own) : seen - own]
+        nisa.tensor_tensor(dst=diagonal, data1=diagonal, data2=added, op=nl.add)
 
     lowest = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=lowest, op=nl.maximum, data=scores, axis=1, negate=True)
@@ -375,15 +370,19 @@ def _reference(q: Any, k: Any, v: Any, scale: float | None = None, causal: bool 
     k, v = (np.repeat(a, repeats, axis=1) for a in (k, v))
     scores = q.swapaxes(2, 3) @ k * (q.shape[2] ** -0.5 if scale is None else scale)
     if causal:
-        scores = np.where(np.tri(scores.shape[2], dtype=bool), scores, -np.inf)
+        queries, keys = scores.shape[2:]
+        scores = np.where(np.tri(queries, keys, keys - queries, dtype=bool), scores, -np.inf)
     weights = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return weights / weights.sum(axis=-1, keepdims=True) @ v
 
 
-def _edge(change: Callable[[Any, Any, Any], None]) -> Callable[[np.random.Generator], Any]:
+def _edge(
+    change: Callable[[Any, Any, Any], None], first: int = 0
+) -> Callable[[np.random.Generator], dict[str, Any]]:
     def arguments(rng: np.random.Generator) -> dict[str, Any]:
         made = _arguments(rng, np.float32, heads=2, kv_heads=1, keys=150, d=64, causal=1)
         change(made["q"], made["k"], made["v"])
+        made["q"] = made["q"][..., first:].copy()
         return made
 
     return arguments
@@ -438,6 +437,8 @@ KERNEL = Prebuilt(
         "large values": _edge(_large_values),
         "small scores": _edge(_small_scores),
         "NaN": _edge(_nan),
+        "earlier keys": _edge(lambda q, k, v: None, 15),
+        "earlier keys, large scores": _edge(_large_scores, 15),
     },
     steps=(
         "d lies in the partitions of queries and keys, the keys in those of the values.",
@@ -465,9 +466,9 @@ KERNEL = Prebuilt(
             "split the heads",
         ),
         Refused(
-            {"q": (1, 2, 32, 3), "k": (1, 2, 32, 8), "v": (1, 2, 8, 32), "causal": True},
-            "causal attention of 3 queries to 8 keys",
-            "as many queries",
+            {"q": (1, 2, 32, 8), "k": (1, 2, 32, 3), "v": (1, 2, 3, 32), "causal": True},
+            "causal attention of 8 queries to 3 keys",
+            "as many queries as keys, or fewer",
         ),
     ),
 )
