@@ -9,6 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
+from nki_lab.kernels.attention import loaded_rows
 from nki_lab.kernels.convolution import load_columns
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
 from nki_lab.kernels.rows import check_floats
@@ -55,11 +56,7 @@ def depthwise_conv1d(
     high = max(1, _POSITIONS // max(wide, span))
     # Scalar multiplies the first tap for Vector, and all but the first for GpSimd.
     engines = Turns({nisa.engine.vector: 1.04 * (taps - 1), nisa.engine.gpsimd: 0.83 * taps})
-    pmax, core, cores = nl.tile_size.pmax, nl.program_id(0), nl.num_programs(0)
-    for first in range(core * pmax, channels, cores * pmax):
-        part = slice(first, min(first + pmax, channels))
-        weights = nl.ndarray((part.stop - first, taps), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=weights, src=filter_ref[part, 0, 0])
+    for part, weights in _filters(filter_ref):
         images, results = (x[:, part, 0].permute((1, 0, 2)) for x in (img_ref, out))
         for top in range(0, batch, high):
             for start in range(0, positions, wide):
@@ -67,7 +64,7 @@ def depthwise_conv1d(
                 columns = slice(start, min(start + wide, positions))
                 count, size = rows.stop - rows.start, columns.stop - columns.start
                 reach = (size - 1) * step + span
-                shape = (part.stop - first, count, reach)
+                shape = (part.stop - part.start, count, reach)
                 tile = nl.ndarray(shape, dtype=img_ref.dtype, buffer=nl.sbuf)
                 load_columns(tile, images[:, rows], start * step - padding[1][0])
                 result = nl.ndarray((*shape[:2], size), dtype=out.dtype, buffer=nl.sbuf)
@@ -79,6 +76,18 @@ def depthwise_conv1d(
                     _sum_windows(tile, weights, result, step, apart)
                 nisa.dma_copy(dst=results[:, rows, columns], src=result)
     return out
+
+
+def _filters(filters):
+    """Yield up to 128 channels of this core at a time, and their filters in float32; one transfer brings many."""
+    (channels, _, _, taps), pmax, cores = filters.shape, nl.tile_size.pmax, nl.num_programs(0)
+    share = -(-channels // (cores * pmax)) * pmax
+    start = nl.program_id(0) * share
+    for first in range(start, min(start + share, channels), pmax * max(1, _POSITIONS // taps)):
+        last = min(first + pmax * max(1, _POSITIONS // taps), start + share, channels)
+        for n, weights in enumerate(loaded_rows(filters[first:last, 0, 0], nl.float32)):
+            top = first + n * pmax
+            yield slice(top, min(top + pmax, last)), weights
 
 
 def _positions(width, span, step):
