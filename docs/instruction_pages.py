@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from docs.example_script import example_script
 from docs.markdown import contents, escaped, fence, page, prose, table
 from nki_lab.dtypes import DType
-from nki_lab.ir.definition.instruction import Definition
+from nki_lab.ir.definition.instruction import WRITE, Definition
 from nki_lab.isa import registry
 from nki_lab.isa.catalog import (
     SHORT,
@@ -82,6 +82,9 @@ def instruction_page(definition: Definition) -> str:
         parts += ["## In a kernel\n", fence(script, "python")]
     parts += ["## Engines and chips\n", f"Engines, the preferred one first: {engines}.\n"]
     parts += [table(("target", "core", "has it"), limits), *needs]
+    if any(operand.role != WRITE for operand in definition.operands.values()):
+        has = "has a" if "backward" in definition.facets else "has no"
+        parts += [f"It {has} rule for its [gradient](../../gradients.md).\n"]
     rules = "".join(f"- {escaped(rule)}\n" for rule in rule_sentences(definition))
     limits_are = "Limits without a number here are those of the [chip](../targets.md).\n"
     parts += ["## Rules\n", rules, limits_are]

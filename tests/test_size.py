@@ -31,7 +31,7 @@ BUILT = ROOT / "nki_lab" / "labextension"
 BUDGETS = {
     "": 1_100,
     "api": 1_200,
-    "autodiff": 1_500,
+    "autodiff": 1_600,
     "backends": 400,
     "beta1": 8_700,
     "choices": 900,

@@ -83,6 +83,12 @@ class Shadow:
         self.tensor: NkiTensor | None = None
         self.stored = np.zeros(prod(storage.shape), bool)
 
+    def hold(self, tensor: NkiTensor, shape: tuple[int, ...]) -> None:
+        """Take all of the memory of a tensor for the gradient of one of this shape."""
+        strides = contiguous_strides(shape)
+        self.tensor = NkiTensor._make(tensor.storage, shape, strides, 0, tensor.dtype)
+        self.stored[:] = True
+
     def elements(self, view: NkiTensor) -> np.ndarray:
         """Return `stored` of a view."""
         return np.lib.stride_tricks.as_strided(self.stored[view.offset :], view.shape, view.strides)
@@ -111,15 +117,7 @@ class Shadows:
         """Take what a tensor holds for the gradient of a view of its shape; `alone`: nothing is added to it."""
         shadow = self.of(view.storage)
         if alone and covers(view) and view.storage.id not in self.whole:
-            whole = NkiTensor._make(
-                tensor.storage,
-                view.storage.shape,
-                contiguous_strides(view.storage.shape),
-                0,
-                tensor.dtype,
-            )
-            shadow.tensor = whole
-            shadow.stored[:] = True
+            shadow.hold(tensor, view.storage.shape)
             return
         for target, source in pieces(view, tensor):
             self.add(target, self.load(source))
@@ -146,18 +144,16 @@ class Shadows:
         assert shadow.tensor is not None
         return moved(view, shadow.tensor)
 
-    def clear(self, view: NkiTensor) -> bool:
-        """Make the gradient of a view 0; return whether nothing of its tensor's shadow is left."""
+    def clear(self, view: NkiTensor) -> None:
+        """Make the gradient of a view 0."""
         shadow = self.of(view.storage)
         if covers(view):
             shadow.tensor = None
             shadow.stored[:] = False
-            return True
-        if view.storage.id not in self.whole:
+        elif view.storage.id not in self.whole:
             shadow.elements(view)[...] = False
         elif shadow.tensor is not None:
             self._fill(moved(view, shadow.tensor))
-        return False
 
     # -- adding ------------------------------------------------------------------------------------------------------
 
@@ -207,42 +203,25 @@ class Shadows:
         same = row.compare("equal", numbers)
         total = product(self._builder, [(same, tile)]).shaped(view.shape)
         dynamic = replace(dynamic, index=index.view)
+        held = shadow.tensor
         target = NkiTensor._make(
-            shadow.tensor.storage,
-            view.shape,
-            view.strides,
-            view.offset,
-            shadow.tensor.dtype,
-            dynamic,
+            held.storage, view.shape, view.strides, view.offset, held.dtype, dynamic
         )
-        before = empty(self._builder, view.shape)
-        dma_copy(dst=before, src=target)
-        tensor_tensor(dst=before, data1=before, data2=total.view, op=OPS["add"])
-        dma_copy(dst=target, src=before)
+        self._accumulate(target, total)
 
     def _begin(self, view: NkiTensor, tile: Tile, shadow: Shadow) -> None:
         """Make the shadow of a tensor; where the tile is the gradient of all of it, that is the shadow."""
         storage = view.storage
         fill = storage.id in self.whole
         if not fill and covers(view) and storage.on_chip:
-            source = (
-                tile
-                if tile.fresh and tile.view.dtype is float32 and covers(tile.view)
-                else tile.copied()
-            )
-            held = source.view.storage
-            shape = storage.shape
-            shadow.tensor = NkiTensor._make(held, shape, contiguous_strides(shape), 0, float32)
-            shadow.stored[:] = True
+            alone = tile.fresh and tile.view.dtype is float32 and covers(tile.view)
+            shadow.hold((tile if alone else tile.copied()).view, storage.shape)
             return
         buffer = SBUF if storage.on_chip else PRIVATE_HBM
-        given = self._places.get(storage.id)
-        name = f"{storage.name}_gradient"
-        shadow.tensor = (
-            empty(self._builder, storage.shape, buffer=buffer, name=name)
-            if given is None
-            else given
-        )
+        shadow.tensor = self._places.get(storage.id)
+        if shadow.tensor is None:
+            name = f"{storage.name}_gradient"
+            shadow.tensor = empty(self._builder, storage.shape, buffer=buffer, name=name)
         if fill:
             self._fill(shadow.tensor)
             shadow.stored[:] = True
@@ -332,15 +311,12 @@ def pieces(dst: NkiTensor, src: NkiTensor) -> Iterator[tuple[NkiTensor, NkiTenso
 
 
 def _rows_of(view: NkiTensor, axis: int = 0) -> Iterator[NkiTensor]:
-    inner = prod(view.shape[axis + 1 :])
-    is_last = axis == len(view.shape) - 1
-    if inner > _ELEMENTS * (_ROWS if axis else 1):
-        step = 1
-    else:
-        step = _ELEMENTS if is_last else _ROWS
+    """Yield parts of a view of HBM that fit into tiles: 128 rows of it, and parts of these where they are long."""
+    inner, is_last = prod(view.shape[axis + 1 :]), axis == len(view.shape) - 1
+    step = _ROWS if axis == 0 and not is_last else max(1, _ELEMENTS // inner)
     for start in range(0, view.shape[axis], step):
-        piece = part(view, axis, start, min(step, view.shape[axis] - start))
-        if prod(piece.shape[1:]) > _ELEMENTS and axis + 1 < len(view.shape):
-            yield from _rows_of(piece, axis + 1)
+        rows = part(view, axis, start, min(step, view.shape[axis] - start))
+        if is_last or inner <= _ELEMENTS:
+            yield rows
         else:
-            yield piece
+            yield from _rows_of(rows, axis + 1)

@@ -161,10 +161,11 @@ def _(i, step):
         step.add("data", gradient.repeated(each))
     elif i.op.alu in (OPS["maximum"].alu, OPS["minimum"].alu):
         # The elements that are the largest share the gradient, as in PyTorch and JAX.
+        kept = i.dst.free_size
         values = step.value("data").shaped((data.shape[0], data.free_size))
-        result = -step.result() if i.negate else step.result()
-        chosen = values.compare("equal", result.repeated(each))
-        share = gradient * chosen.sums(i.dst.free_size).reciprocal()
+        # Not what was written, which may have been rounded.
+        chosen = values.compare("equal", values.reduced(i.op, kept).repeated(each))
+        share = gradient * chosen.sums(kept).reciprocal()
         step.add("data", chosen * share.repeated(each))
     else:
         step.refuse(f"reduces with {i.op!r}, which has no rule for its gradient")

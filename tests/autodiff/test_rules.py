@@ -297,10 +297,12 @@ def predicated(x, y):
 @nki.jit
 def sums(x):
     t = loaded(x)
-    total, largest, least = tile((3, 2)), tile((3, 1)), tile((3, 1))
+    total, largest = tile((3, 2)), tile((3, 1))
+    rounded, least = tile((3, 1), nl.bfloat16), tile((3, 1))
     nisa.tensor_reduce(dst=total, op=nl.add, data=t.reshape((3, 2, 3)), axis=2, negate=True)
     nisa.tensor_reduce(dst=largest, op=nl.max, data=t, axis=1, negate=True)
-    nisa.tensor_reduce(dst=least, op=nl.minimum, data=t, axis=1)
+    nisa.tensor_reduce(dst=rounded, op=nl.minimum, data=t, axis=1)
+    nisa.tensor_copy(dst=least, src=rounded)
     return stored(total), stored(largest), stored(least)
 
 
