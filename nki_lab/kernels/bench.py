@@ -15,6 +15,7 @@ from nki_lab.kernels.prebuilt import Prebuilt, Size
 from nki_lab.percent import percent
 from nki_lab.profiler.analyses.report import sbuf_peak_bytes
 from nki_lab.progress import phase
+from nki_lab.targets import get_target
 
 
 @dataclass(frozen=True)
@@ -83,13 +84,20 @@ def size_text(size: Size) -> str:
 
 
 def measure(kernel: Prebuilt, size: Size, dtype: str, walls: bool = False, **choices: Any) -> Row:
-    """Run a kernel on random arguments of a size, and return its row; with `walls` also what this machine took."""
+    """Run a kernel on random arguments of a size, and return its row; with `walls` also what this machine took.
+
+    A kernel that does not run on the chosen chip is timed on the first of its own.
+    """
     arguments = kernel.example(size, dtype)
     given = kernel.given(arguments)
+    chosen = Choices.current().replace(**choices)
+    if get_target(chosen.target).name not in kernel.chips:
+        chosen = chosen.replace(target=kernel.chips[0])
     if kernel.ranks:
+        choices["target"] = chosen.target
         simulated_s, result = _timed(lambda: kernel.launched(arguments, **choices)[1])
     else:
-        compiled = kernel.kernel.compile_with(Choices.current().replace(**choices), (), given)
+        compiled = kernel.kernel.compile_with(chosen, (), given)
         simulated_s, result = _timed(lambda: compiled.launch(**given))
     reference_s = _timed(lambda: kernel.reference(**arguments))[0] if walls else 0.0
     work = kernel.work(size, given, result.value)

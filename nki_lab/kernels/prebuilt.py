@@ -93,7 +93,8 @@ class Prebuilt:
         chips: targets it compiles for.
         ranks: for a kernel that runs as ranks: what each is given, made of the arguments; its results are stacked.
         cores: over how many cores one call may be split: kernel[2](...).
-        decoded: reads results that are codes, such as quantised ones: the numbers to compare with the reference.
+        decoded: what results that are codes, such as quantised ones, stand for: results and arguments -> numbers to
+            compare with the reference.
         edges: makes arguments with NaN, -inf, masked rows and the like from a random generator, by name.
         refused: arguments that it refuses.
         loss: for a kernel that computes gradients: the function of the same arguments that it differentiates.
@@ -119,7 +120,9 @@ class Prebuilt:
     chips: tuple[str, ...] = ("trn1", "trn2", "trn3")
     ranks: Callable[[Mapping[str, Any]], list[dict[str, Any]]] | None = None
     cores: tuple[int, ...] = (1,)
-    decoded: Callable[[Any], Any] = field(default=lambda results: results)
+    decoded: Callable[[Any, Mapping[str, Any]], Any] = field(
+        default=lambda results, arguments: results
+    )
     edges: Mapping[str, Callable[[np.random.Generator], dict[str, Any]]] = field(
         default_factory=dict
     )
@@ -159,7 +162,7 @@ class Prebuilt:
             )
         size = self.tested[0] if size is None else size
         _check_size(self, size)
-        numpy_dtype = DTYPES[dtype].np
+        numpy_dtype = DTYPES[dtype].host
         return self.arguments(np.random.default_rng(seed), numpy_dtype, **size)
 
     def run(
@@ -194,7 +197,7 @@ class Prebuilt:
         """
         with np.errstate(all="ignore"):  # arguments may hold NaN and -inf
             expected = self.reference(**arguments)
-            pairs = zip(_tuple(self.decoded(results)), _tuple(expected), strict=True)
+            pairs = zip(_tuple(self.decoded(results, arguments)), _tuple(expected), strict=True)
             return max(_difference(np.asarray(found), np.asarray(want)) for found, want in pairs)
 
     def explain(

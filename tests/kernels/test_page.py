@@ -10,7 +10,7 @@ from nki_lab.kernels.bench import load_rows, measure, size_text
 def test_every_kernel_has_its_rows_and_its_section():
     rows = load_rows(KEPT)
     expected = [
-        (name, size_text(size), dtype, "trn2")
+        (name, size_text(size), dtype, "trn2" if "trn2" in kernels.get(name).chips else "trn3")
         for name in kernels.names()
         for size in kernels.get(name).timed
         for dtype in kernels.get(name).dtypes

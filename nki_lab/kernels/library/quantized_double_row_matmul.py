@@ -228,12 +228,12 @@ KERNEL = Prebuilt(
     reference=_reference,
     tested=(
         {"rows": 128, "depth": 256, "columns": 512, "m": 1, "n": 1, "k": 2},
-        {"rows": 256, "depth": 1024, "columns": 512, "m": 2, "n": 1, "k": 4},
-        {"rows": 256, "depth": 512, "columns": 1024, "m": 2, "n": 2, "k": 2},
+        {"rows": 256, "depth": 512, "columns": 512, "m": 2, "n": 1, "k": 2},
+        {"rows": 128, "depth": 512, "columns": 1024, "m": 1, "n": 2, "k": 4},
     ),
     ranges={
-        "rows": range(128, 513, 128),
-        "depth": range(256, 1025, 256),
+        "rows": range(128, 257, 128),
+        "depth": range(256, 513, 256),
         "columns": range(512, 1025, 512),
         "m": range(1, 3),
         "n": range(1, 3),

@@ -196,7 +196,7 @@ def _reference(hidden: Any, ln_w: Any, kargs: Any) -> tuple[np.ndarray, np.ndarr
     return (x / scale).astype(ml_dtypes.float8_e4m3).astype(np.float64), scale
 
 
-def _decoded(packed: Any) -> tuple[np.ndarray, np.ndarray]:
+def _decoded(packed: Any, arguments: Any) -> tuple[np.ndarray, np.ndarray]:
     """Return the quantised elements of the rows, and their scales."""
     scales = np.ascontiguousarray(packed[..., -4:]).view(np.float32)
     return packed[..., :-4].astype(np.float64), scales
