@@ -97,6 +97,9 @@ OPERATORS = {
     "scatter_add": lambda input, dim, index, src: input.index_add(dim, index, src),
     "select_and_scatter": _scattered,
     "softmax": lambda x: F.softmax(x, dim=1),
+    "topk": lambda inp, k: tuple(
+        part[:, :k] for part in torch.sort(inp, dim=1, descending=True, stable=True)
+    ),
     "swiglu_mlp": lambda x_t, gate, up, down: (F.silu(x_t.T @ gate) * (x_t.T @ up)) @ down,
 }
 
