@@ -33,6 +33,7 @@ def quantize_mx(src, dtype=nl.float8_e4m3fn_x4):
 
     Returns:
         data [depth / 4, rows], four numbers of the depth in one element, and scales [depth / 32, rows] uint8, e + 127.
+        The data come as words; `data.view(dtype.host)` is what matmul_mx takes.
     """
     packed = _check(src, dtype)
     rows, depth = src.shape
@@ -141,7 +142,8 @@ def _reference(src: Any, dtype: Any = nl.float8_e4m3fn_x4) -> tuple[np.ndarray, 
 
 
 def _decoded(results: Any, arguments: Any) -> tuple[np.ndarray, np.ndarray]:
-    return mx.numbers(*results, arguments["dtype"]), results[1]
+    data, scales = results
+    return mx.numbers(data, scales, arguments["dtype"]), scales
 
 
 def _zeros(rng: np.random.Generator) -> dict[str, Any]:
