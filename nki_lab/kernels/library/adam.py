@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded
 
 _STEP = 2048  # columns of a tile
@@ -190,13 +190,28 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(
-        "The parameters lie over 128 partitions, 2048 of each at a time; up to 127 at the end lie in one.",
-        "Adam adds decay * parameter to the gradient.",
-        "The Scalar engine computes (1 - beta1) * gradient and (1 - beta2) * gradient ** 2.",
-        "The Vector engine adds them to the averages, times beta1 and beta2.",
-        "The Scalar engine takes the root of the second average; the bias correction is its scale.",
-        "Vector adds eps, Scalar takes the reciprocal, and Vector subtracts step * average * reciprocal.",
-        "AdamW first multiplies the parameter by its factor.",
+        Step(
+            "The parameters lie over 128 partitions, 2048 of each at a time; up to 127 at the end lie in one.",
+            "for views in _tiles(",
+        ),
+        Step("Adam adds decay * parameter to the gradient.", "if not decoupled"),
+        Step(
+            "The Scalar engine computes (1 - beta1) * gradient and (1 - beta2) * gradient ** 2.",
+            "for moment, beta in",
+        ),
+        Step(
+            "The Vector engine adds them to the averages, times beta1 and beta2.",
+            "nisa.scalar_tensor_tensor(",
+        ),
+        Step(
+            "The Scalar engine takes the root of the second average; the bias correction is its scale.",
+            "nisa.activation(dst=added, op=nl.sqrt",
+        ),
+        Step(
+            "Vector adds eps, Scalar takes the reciprocal, and Vector subtracts step * average * reciprocal.",
+            "nisa.tensor_scalar(dst=added",
+        ),
+        Step("AdamW first multiplies the parameter by its factor.", "if decoupled:"),
     ),
     sources=(
         "NKI Library, fused Adam",

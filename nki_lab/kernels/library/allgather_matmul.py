@@ -11,7 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import collectives as ncc
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import check_dtypes, row_tiles, turn
 from nki_lab.kernels.rows import loaded
 
@@ -157,10 +157,19 @@ KERNEL = Prebuilt(
     multiplies=lambda ranks, rows, depth, columns, groups: 2 * ranks * rows * depth * columns,
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(
-        "128 rows of each rank at a time are gathered into the memory of all, one part after the other.",
-        "The columns of this rank are loaded 512 at a time, and stay in SBUF, as many as fit.",
-        "The Tensor engine transposes 128 rows of a rank that are there, and multiplies them by 512 columns.",
-        "Meanwhile the next rows are gathered.",
+        Step(
+            "128 rows of each rank at a time are gathered into the memory of all, one part after the other.",
+            "_gathered",
+        ),
+        Step(
+            "The columns of this rank are loaded 512 at a time, and stay in SBUF, as many as fit.",
+            "if left not in weights",
+        ),
+        Step(
+            "The Tensor engine transposes 128 rows of a rank that are there, and multiplies them by 512 columns.",
+            "_product",
+        ),
+        Step("Meanwhile the next rows are gathered.", "gathered += "),
     ),
     sources=("NKI Library, allgather_compute_matmul",),
     refused=(

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded
 
 _MOST = 16_384
@@ -134,10 +134,22 @@ KERNEL = Prebuilt(
     tolerance={"float32": 0.0, "bfloat16": 0.0},
     chips=("trn2", "trn3"),  # where transfers scatter
     steps=(
-        "All partitions get all elements; each of them stands for one of 128 elements at a time.",
-        "The Vector engine counts how many elements are smaller: that is where the element belongs.",
-        "Of elements that are equal those that stand earlier count, too.",
-        "One transfer scatters the 128 indices to where their elements belong.",
+        Step(
+            "All partitions get all elements; each of them stands for one of 128 elements at a time.",
+            "every = _without_nan(",
+        ),
+        Step(
+            "The Vector engine counts how many elements are smaller: that is where the element belongs.",
+            "nisa.tensor_scalar_reduce(",
+        ),
+        Step(
+            "Of elements that are equal those that stand earlier count, too.",
+            "for op0, op1, other in",
+        ),
+        Step(
+            "One transfer scatters the 128 indices to where their elements belong.",
+            "nisa.dma_copy(dst=places",
+        ),
     ),
     sources=("NKI Library, argsort_unstable",),
     falls_short=dict.fromkeys(

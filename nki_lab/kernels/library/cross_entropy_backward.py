@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, elements_at, loaded, places_in_rows
 
 _STEP = 8192
@@ -128,11 +128,23 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     chips=("trn2", "trn3"),  # where transfers gather and scatter
     steps=(
-        "128 rows lie in the partitions, and 8192 classes at a time in the free axis.",
-        "The Scalar engine computes exp(logit - lse), with the mean's 1 / rows as a part of the exponent.",
-        "The results are stored as they are.",
-        "One transfer gathers the logit of each row's class, and its gradient is computed anew, less 1.",
-        "One transfer scatters these gradients over those that were stored.",
+        Step(
+            "128 rows lie in the partitions, and 8192 classes at a time in the free axis.",
+            "for start in range(0, classes, _STEP)",
+        ),
+        Step(
+            "The Scalar engine computes exp(logit - lse), with the mean's 1 / rows as a part of the exponent.",
+            "nisa.activation(dst=tile",
+        ),
+        Step("The results are stored as they are.", "nisa.dma_copy(dst=out[part, columns]"),
+        Step(
+            "One transfer gathers the logit of each row's class, and its gradient is computed anew, less 1.",
+            "chosen = loaded(",
+        ),
+        Step(
+            "One transfer scatters these gradients over those that were stored.",
+            "nisa.dma_copy(dst=elements_at(",
+        ),
     ),
     sources=("NKI Library, cross entropy backward",),
     loss=_loss,

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
 from nki_lab.kernels.rows import check_index, indices_of_rows, loaded
 
 _STEP = 8192  # columns that are moved at once
@@ -81,9 +81,15 @@ KERNEL = Prebuilt(
     tolerance={"float32": 0.0, "bfloat16": 0.0},
     chips=("trn2", "trn3"),  # where transfers gather
     steps=(
-        "Partition p holds the indices of rows that follow each other, so that one transfer loads them all.",
-        "One transfer gathers the rows that 128 indices name, of each partition one; GpSimd makes its descriptors.",
-        "One transfer stores them where they belong.",
+        Step(
+            "Partition p holds the indices of rows that follow each other, so that one transfer loads them all.",
+            "for indices, rows in indices_of_rows",
+        ),
+        Step(
+            "One transfer gathers the rows that 128 indices name, of each partition one; GpSimd makes its descriptors.",
+            "tile = loaded(",
+        ),
+        Step("One transfer stores them where they belong.", "nisa.dma_copy("),
     ),
     sources=("NKI Library, gather",),
     edges={"NaN and rows named twice": _edge},

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import activated, check_dtypes, turn
 from nki_lab.kernels.rows import loaded
 
@@ -293,11 +293,26 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     chips=("trn2", "trn3"),  # where transfers gather and scatter
     steps=(
-        "The expert of a block is a number in memory: its weights are loaded from an address that it gives.",
-        "Transfers gather the tokens of a block, and the Tensor engine transposes them.",
-        "It multiplies 128 inner columns of gate and up by up to 512 tokens; Scalar applies silu, Vector multiplies.",
-        "It multiplies 128 tokens by down; the Vector engine multiplies by the affinity of each token.",
-        "A transfer adds the rows to those of the result, and skips those that fill the block up.",
+        Step(
+            "The expert of a block is a number in memory: its weights are loaded from an address that it gives.",
+            "gate_up, down =",
+        ),
+        Step(
+            "Transfers gather the tokens of a block, and the Tensor engine transposes them.",
+            "_turned",
+        ),
+        Step(
+            "It multiplies 128 inner columns of gate and up by 512 tokens; Scalar applies silu, Vector multiplies.",
+            "_inner",
+        ),
+        Step(
+            "It multiplies 128 tokens by down; the Vector engine multiplies by the affinity of each token.",
+            "_down",
+        ),
+        Step(
+            "A transfer adds the rows to those of the result, and skips those that fill the block up.",
+            "nisa.dma_compute(",
+        ),
     ),
     sources=("NKI Library, moe_cte and blockwise matrix products",),
     edges={"NaN, and an expert without tokens": _edge},

@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import row_tiles
 from nki_lab.kernels.rows import check_floats, per_column
 
@@ -255,13 +255,31 @@ KERNEL = Prebuilt(
     multiplies=lambda hidden, tokens, experts, k, mode: 2 * hidden * tokens * experts,
     tolerance={"float32": 1e-5, "bfloat16": 1e-5},
     steps=(
-        "All weights stay in SBUF; of the tokens as many are loaded as fit.",
-        "The Tensor engine multiplies 128 tokens by all experts, over the hidden size in the partitions.",
-        "The Vector engine adds the bias, and finds the 8 largest logits of a token and their experts.",
-        "The k best are replaced by another number, each at its first place; what differs is chosen.",
-        "What is not chosen becomes -inf, which softmax and sigmoid make 0.",
-        "The Scalar engine computes exp(logit - largest), or sigmoid, and adds up each row in one instruction.",
-        "The Vector engine multiplies by 1 / sum.",
+        Step(
+            "All weights stay in SBUF; of the tokens as many are loaded as fit.",
+            "weights = list(row_tiles(",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 tokens by all experts, over the hidden size in the partitions.",
+            "nisa.nc_matmul(",
+        ),
+        Step(
+            "The Vector engine adds the bias, and finds the 8 largest logits of a token and their experts.",
+            "_best",
+        ),
+        Step(
+            "The k best are replaced by another number, each at its first place; what differs is chosen.",
+            "nisa.nc_match_replace8(",
+        ),
+        Step(
+            "What is not chosen becomes -inf, which softmax and sigmoid make 0.",
+            "nisa.select_reduce(",
+        ),
+        Step(
+            "The Scalar engine computes exp(logit - largest), or sigmoid, and adds up each row in one instruction.",
+            "nisa.activation_reduce(",
+        ),
+        Step("The Vector engine multiplies by 1 / sum.", "nisa.tensor_scalar(dst=share"),
     ),
     sources=("NKI Library, router top-k",),
     edges={"masked experts and NaN": _edge},

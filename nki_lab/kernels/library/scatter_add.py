@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, check_index, loaded
 
 _STEP = 4096  # columns that are added at once
@@ -134,10 +134,19 @@ KERNEL = Prebuilt(
     chips=("trn2", "trn3"),  # where transfers gather and scatter
     multiplies=lambda rows, width, count: 2 * 128 * width * count,
     steps=(
-        "One transfer copies the matrix.",
-        "128 indices are compared with each other: a matrix of 0 and 1, and which of them stood before.",
-        "The Tensor engine multiplies it by 128 rows: each becomes the sum of the rows with its index.",
-        "One transfer gathers the rows of the result, and the Vector engine adds the sums to them.",
+        Step("One transfer copies the matrix.", "nisa.dma_copy(dst=out, src=input)"),
+        Step(
+            "128 indices are compared with each other: a matrix of 0 and 1, and which of them stood before.",
+            "_equal",
+        ),
+        Step(
+            "The Tensor engine multiplies it by 128 rows: each becomes the sum of the rows with its index.",
+            "nisa.nc_matmul(",
+        ),
+        Step(
+            "One transfer gathers the rows of the result, and the Vector engine adds the sums to them.",
+            "total = loaded(",
+        ),
         "One transfer scatters them, of equal indices the first, and skips the others.",
         "The next 128 indices wait for that transfer, as they may name the same rows.",
     ),

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded
 
 # Steps that are scanned at once, and those of all states.
@@ -212,13 +212,31 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(
-        "128 channels lie in the partitions; up to 512 steps of all states lie in the free axes.",
-        "Each partition gets a copy of B and C.",
-        "The Vector engine computes dt * x, and GpSimd multiplies it by B.",
-        "The Scalar engine computes exp(dt * A) of each state; A is its scale.",
-        "The Vector engine scans each state: what it was, times exp(dt * A), plus the input.",
-        "GpSimd multiplies by C, and adds up the states, half of them to the other half.",
-        "The last column of the states is where the next steps begin.",
+        Step(
+            "128 channels lie in the partitions; up to 512 steps of all states lie in the free axes.",
+            "for tile, rate, skip, carry in",
+        ),
+        Step("Each partition gets a copy of B and C.", "into, out_of ="),
+        Step(
+            "The Vector engine computes dt * x, and GpSimd multiplies it by B.",
+            "nisa.tensor_tensor(dst=scaled",
+        ),
+        Step(
+            "The Scalar engine computes exp(dt * A) of each state; A is its scale.",
+            "nisa.activation(dst=decay",
+        ),
+        Step(
+            "The Vector engine scans each state: what it was, times exp(dt * A), plus the input.",
+            "nisa.tensor_tensor_scan(",
+        ),
+        Step(
+            "GpSimd multiplies by C, and adds up the states, half of them to the other half.",
+            "while states > 1",
+        ),
+        Step(
+            "The last column of the states is where the next steps begin.",
+            "nisa.tensor_copy(dst=carry",
+        ),
     ),
     sources=("NKI Library, selective scan", "A. Gu and T. Dao, arXiv:2312.00752"),
     falls_short=dict.fromkeys(

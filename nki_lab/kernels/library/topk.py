@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats
 
 _EIGHT = 8  # what the Vector engine finds at once
@@ -237,13 +237,30 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 0.0, "bfloat16": 0.0},
     steps=(
-        "128 rows lie in the partitions, and 16384 columns at a time in the free axis.",
-        "The Vector engine finds the largest element of each group of 32, by the larger of halves.",
-        "The k largest elements are in the k groups with the largest, which are found, and put in order.",
-        "GpSimd gathers their elements; the Vector engine finds the 8 largest, and then their places.",
-        "For more than 8 it replaces them by -inf, and begins anew; -inf was made the lowest number before.",
-        "Of what it finds in all columns it finds the largest once more.",
-        "Rows that begin with NaN are filled with NaN and -1.",
+        Step(
+            "128 rows lie in the partitions, and 16384 columns at a time in the free axis.",
+            "for n, start in enumerate(steps)",
+        ),
+        Step(
+            "The Vector engine finds the largest element of each group of 32, by the larger of halves.",
+            "while (half :=",
+        ),
+        Step(
+            "The k largest elements are in the k groups with the largest, which are found, and put in order.",
+            "_columns",
+        ),
+        Step(
+            "GpSimd gathers their elements; the Vector engine finds the 8 largest, and then their places.",
+            "nisa.nc_n_gather(dst=nearest",
+        ),
+        Step(
+            "For more than 8 it replaces them by -inf, and begins anew; -inf was made the lowest number before.",
+            "_lift",
+        ),
+        Step(
+            "Of what it finds in all columns it finds the largest once more.", "if len(steps) > 1"
+        ),
+        Step("Rows that begin with NaN are filled with NaN and -1.", "_finish"),
     ),
     sources=("NKI Library, rotational_topk and gpsimd_topk",),
     edges={
