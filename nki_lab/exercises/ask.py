@@ -72,7 +72,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
 
     Args:
         id: the exercise, "04.2".
-        given: one of its choices, or a number.
+        given: one of its choices, a number, or a formula as a function of the sizes that it names.
         run: the run that is asked about, a Result or a Profile, where the question does not bring its own.
     """
     problem = problem_of(id)
@@ -82,6 +82,9 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         )
     if given is ...:
         raise _failed(problem, "there is no answer yet", _asked(problem))
+    if problem.sizes:
+        _try_formula(problem, given)
+        return
     if run is None:
         if problem.run is None:
             raise UsageError(
@@ -90,7 +93,7 @@ def answer(id: str, given: Any, run: Any = None) -> None:
             )
         with record_runs():
             run = problem.run()
-    if not isinstance(run, (Result, Profile)):
+    elif not isinstance(run, (Result, Profile)):
         raise UsageError(
             f"{problem.id} is about a run, found {type(run).__name__}",
             help="name a Result: what %%nki --run leaves in `<kernel>_result`, or nki_lab.run(...) returns",
@@ -118,6 +121,29 @@ def answer(id: str, given: Any, run: Any = None) -> None:
         )
     _keep(problem, solved=True)
     print(f"{problem.id} is solved: {problem.evidence(run)}")
+
+
+def _try_formula(problem: Question, given: Any) -> None:
+    """Compare a formula with the runs of every size, and raise ExerciseFailed where they differ."""
+    if not callable(given):
+        raise _failed(problem, f"{given!r} is not a function", _asked(problem))
+    _refuse_skeleton(problem, given)
+    _keep(problem, tried=True)
+    assert problem.run is not None
+    for sizes in problem.sizes:
+        value = given(**sizes)
+        at = ", ".join(f"{name}={size}" for name, size in sizes.items())
+        if not _is_number(value):
+            raise _failed(problem, f"for {at} it returns {value!r}, which is no number")
+        with record_runs():
+            run = problem.run(**sizes)
+        truth = problem.truth(run)
+        if not math.isclose(float(value), float(truth), rel_tol=problem.rtol):
+            amount = "much" if value > truth else "little"
+            raise _failed(problem, f"for {at} it returns {float(value):g}, which is too {amount}")
+        print(f"{at}: {problem.evidence(run)}")
+    _keep(problem, solved=True)
+    print(f"{problem.id} is solved")
 
 
 def hint(id: str, level: int | None = None) -> None:
@@ -200,6 +226,8 @@ def _more(problem: Problem) -> str:
 def _asked(problem: Problem) -> str:
     if isinstance(problem, Task):
         return f"write {problem.signature}"
+    if isinstance(problem, Question) and problem.sizes:
+        return f"write a function of {' and '.join(problem.sizes[0])}"
     if isinstance(problem, Question):
         return (
             f"choose one of\n{_choices(problem.choices)}"

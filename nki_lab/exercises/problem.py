@@ -3,7 +3,7 @@
     Problem            id, title, statement, three hints
     +-- Task           a kernel to write: inputs, reference, limits, modelled times
     +-- Places         a slice or a small kernel: which elements does it touch?
-    +-- Question       a number or a choice, asked about the profile of a run
+    +-- Question       a number, a choice or a formula, asked about the profile of a run
 
 An exercise is declared as one block in `problems/n<notebook>.py`; everything else reads that block.
 """
@@ -216,8 +216,9 @@ class Question(Problem):
         choices: key -> its text; empty for an exercise that wants a number.
         rtol: a number may differ by this share.
         unit: of the number.
-        run: makes the run that is asked about; None where the learner names one.
+        run: makes the run, or the runs, that are asked about; None where the learner names one.
         about: says what is wrong with the run that a learner names; "" where nothing is.
+        sizes: where there are some, the answer is a formula, a function of them, and is tried with each; so is `run`.
     """
 
     truth: Callable[[Any], Any]
@@ -225,5 +226,6 @@ class Question(Problem):
     choices: Mapping[str, str] = field(default_factory=dict)
     rtol: float = 0.02
     unit: str = ""
-    run: Callable[[], Any] | None = None
+    run: Callable[..., Any] | None = None
     about: Callable[[Any], str] = lambda run: ""
+    sizes: tuple[Sizes, ...] = ()

@@ -144,7 +144,29 @@ def test_the_places_pass_and_others_do_not(problem, capsys):
             check(problem.id, answer_)
 
 
-@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.run], ids=by_id)
+@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.sizes], ids=by_id)
+def test_a_formula_is_tried_with_every_size(question: Question, capsys):
+    right, (first_, *others) = answer_of(question), question.sizes
+    answer(question.id, right)
+    assert capsys.readouterr().out.count(": ") == len(question.sizes)
+    wrong = [
+        lambda **sizes: 1.1 * right(**sizes),
+        lambda **sizes: right(**first_),  # right for one size only
+        lambda **sizes: right(**dict(zip(sizes, reversed(sizes.values()), strict=True))),
+        *(
+            lambda last=other, **sizes: right(**sizes) + (sizes == last)  # wrong for one size only
+            for other in others
+        ),
+        lambda **sizes: None,
+        right(**first_),
+        ...,
+    ]
+    for other in wrong:
+        with pytest.raises(ExerciseFailed):
+            answer(question.id, other)
+
+
+@pytest.mark.parametrize("question", [q for q in QUESTIONS if q.run and not q.sizes], ids=by_id)
 def test_a_question_takes_what_its_run_shows(question: Question, capsys):
     with use_target("trn2"):
         truth = question.truth(question.run())

@@ -464,4 +464,5 @@ assert on_trn1.profile.total_ns > on_trn2.profile.total_ns > on_trn3.profile.tot
 # * Loads, computing and stores of different tiles overlap; one tile alone mostly waits.
 # * A cell with `--check` or `check(...)` ends without an error only when the numbers are right.
 #
-# `%nki_exercise` shows which exercises you have solved. Next: [04 Profiling](04_profiling.ipynb).
+# `%nki_exercise` shows which exercises you have solved. Next:
+# [02 Prebuilt kernels](02_prebuilt_kernels.ipynb).
