@@ -326,6 +326,8 @@ IN_PYTHON = {
     "json": "read .profile.summary of the result",
     "migrate": "call nki_lab.migrate",
     "accept": "call nki_lab.migrate with accept=",
+    "torch": "call nki_lab.torch.custom_op(name, kernel)",
+    "jax": "call nki_lab.jax.custom_op(name, kernel)",
 }
 
 

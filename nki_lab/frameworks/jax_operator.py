@@ -20,6 +20,7 @@ from nki_lab.frameworks.operator import (
     signature_of,
     spec_of,
 )
+from nki_lab.ir.tensor.view import NkiTensor
 
 #: The functions that an operator keeps, one for each choice of constants; beyond that it begins anew.
 _KEPT = 64
@@ -46,7 +47,9 @@ class JaxOperator(Operator):
         self._make = operator.results.make
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the operator."""
+        """Run the operator; inside another kernel, run the kernel itself."""
+        if args and isinstance(args[0], NkiTensor):
+            return self.kernel(*args, **kwargs)
         operator = self._calls.operator
         bound = bind_arguments(operator.kernel.source, args, kwargs)
         return self._make(self._calls(*bound.values()))

@@ -28,7 +28,8 @@ from nki_lab.runtime.recording import warn_of
 #: The programs that an operator keeps; the one that was not used for longest goes first.
 KEPT = 64
 
-_NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
+#: What an operator may be called.
+NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 
 
 class Results(NamedTuple):
@@ -360,7 +361,7 @@ def kernel_operator(
     shapes: Callable[..., Any] | None,
 ) -> KernelOperator:
     """Return the operator of a kernel or function."""
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise KernelArgument(
             f"{name!r} does not name an operator",
             help='write a namespace and a name: "lab::rmsnorm"',

@@ -25,6 +25,7 @@ from nki_lab.frameworks.operator import (
     spec_of,
 )
 from nki_lab.frameworks.torch_gradients import record_gradients
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.runtime import KernelFunction
 from nki_lab.runtime.arrays import check_dtype, to_library, values_of_torch
 
@@ -61,9 +62,12 @@ class TorchOperator(Operator):
         self._is_single = len(operator.results.names) == 1 and self._make not in (tuple, list)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the operator."""
-        if self._look is not None and not torch.compiler.is_compiling():
-            self._look((*args, *kwargs.values()))
+        """Run the operator; with NumPy arrays, or inside another kernel, run the kernel itself."""
+        if not torch.compiler.is_compiling():
+            if args and isinstance(args[0], (np.ndarray, NkiTensor)):
+                return self.kernel(*args, **kwargs)
+            if self._look is not None:
+                self._look((*args, *kwargs.values()))
         results = self.op(*args, **kwargs)
         return results if self._is_single else self._make(results)
 

@@ -16,6 +16,7 @@ from nki_lab.choices import Choices
 from nki_lab.compiler.check_language import check_text
 from nki_lab.dialects import DIALECTS, NKI, Dialect
 from nki_lab.errors import MixedDialects, NkiError, NoKernel
+from nki_lab.frameworks.operator import Operator
 from nki_lab.magics.cells import Cell
 from nki_lab.runtime import KernelFunction, as_kernel
 from nki_lab.source import Span, Stack, stack_of_traceback
@@ -213,6 +214,8 @@ def _marked(tree: ast.Module, scope: dict[str, Any], cell: Cell) -> list[KernelF
     kernels: dict[Any, KernelFunction] = {}
     for name in _bound(tree):
         value = scope.get(name)
+        if isinstance(value, Operator):
+            value = value.kernel
         if isinstance(value, KernelFunction) and value.func.__code__.co_filename == cell.filename:
             kernels.setdefault(value.func, value)
     return list(kernels.values())

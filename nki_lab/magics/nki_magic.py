@@ -11,6 +11,8 @@ from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_exp
 from nki_lab.choices import CELL, LINE, Choices
 from nki_lab.dialects import BETA1, NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
+from nki_lab.frameworks import jax, torch
+from nki_lab.frameworks.operator import Operator
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import (
@@ -23,7 +25,7 @@ from nki_lab.magics.define import (
 )
 from nki_lab.magics.editor import editor_of
 from nki_lab.magics.show import show
-from nki_lab.runtime import Result
+from nki_lab.runtime import KernelFunction, Result
 from nki_lab.session.evaluate import evaluate
 from nki_lab.session.expect import expected
 from nki_lab.session.reading import option_help, parse_line
@@ -107,6 +109,7 @@ class NkiMagics(Magics):
             with session(options, cell.option_stack("--timeout")) as runs:
                 kernels = define_kernels(self.ip, cell, options.nki)
                 name = kernels[0].__name__ if kernels else "kernel"
+                operator = self._operator(kernels, options, cell)
                 request = Request(CELL, options, self.ip.user_ns, cell.option_stack, kernel=name)
                 self._answer(request, runs)
                 chips = [kernel.chip.name for kernel in kernels]
@@ -114,8 +117,32 @@ class NkiMagics(Magics):
                 for kernel, chip in zip(kernels, chips, strict=True):
                     parameters = ", ".join(kernel.__signature__.parameters)
                     print(text_of([f"kernel {kernel.__name__}({parameters}) for {chip}"]))
+            if operator is not None and not options.quiet:
+                print(text_of([str(operator)]))
         if editor is not None:
             editor.expected(printed)
+
+    def _operator(self, kernels: list[KernelFunction], options: Any, cell: Cell) -> Operator | None:
+        """Make a kernel of the cell an operator where its line asks for one, in the variable of its name."""
+        option = "torch" if options.torch else "jax"
+        name = options.torch or options.jax
+        if name is None:
+            return None
+        short = name.partition("::")[2]
+        forward = [k for k in kernels if not k.__name__.endswith("_backward")]
+        forward = [k for k in forward if k.__name__ == short] or forward
+        if len(forward) != 1:
+            raise UnknownOption(
+                f"--{option} {name}: the cell has {len(forward)} kernels that it could mean",
+                stack=cell.option_stack(f"--{option}"),
+                help="call the operator as its kernel; a kernel whose name ends in _backward is not meant",
+            )
+        (kernel,) = forward
+        backward = self.ip.user_ns.get(f"{kernel.__name__}_backward")
+        make = (torch if options.torch else jax).custom_op
+        operator = make(name, kernel, backward=backward)
+        self.ip.push({short: operator})
+        return operator
 
     def _migrate(self, cell: Cell, options: Any) -> None:
         """Insert the cell below, as it is written for today's NKI."""

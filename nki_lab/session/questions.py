@@ -29,6 +29,7 @@ from nki_lab.choices import (
     refuse_none_of,
 )
 from nki_lab.errors import NkiError, close_matches, error_classes
+from nki_lab.frameworks.operator import NAME
 from nki_lab.profiler.answers import ANALYSES
 from nki_lab.session.saving import ENDINGS
 from nki_lab.timing.what_if import CHANGES, check_changes
@@ -89,6 +90,15 @@ def _files(text: str, choice: Choice) -> tuple[Path, ...]:
                 len(str(file)),
             )
     return files
+
+
+def _operator(text: str, choice: Choice) -> str:
+    if not NAME.fullmatch(text):
+        raise BadValue(
+            f"`{text}` does not name an operator",
+            "write a namespace and a name, such as lab::rmsnorm",
+        )
+    return text
 
 
 def _variable(text: str, choice: Choice) -> str:
@@ -305,6 +315,16 @@ ACCEPT = Choice(
     one_of,
     ("division",),
 )
+for _name, _library, _other in (("torch", "PyTorch", "jax"), ("jax", "JAX", "torch")):
+    Choice(
+        _name,
+        "NAME",
+        f"Make the kernel an operator of {_library}, e.g. lab::rmsnorm, in the variable rmsnorm. A kernel"
+        " <kernel>_backward computes its gradients.",
+        (CELL,),
+        _operator,
+        against={_other: "both would be in the same variable"},
+    )
 Choice(
     "migrate",
     "",
@@ -314,7 +334,7 @@ Choice(
     against=dict.fromkeys(
         (
             *("check", "rtol", "atol", "show", "name", "quiet", "analyse", "what_if"),
-            *("bench", "compare", "save", "json", "debug"),
+            *("bench", "compare", "save", "json", "debug", "torch", "jax"),
         ),
         "it only compares the two versions of the cell",
     ),

@@ -50,6 +50,8 @@ OPTIONS = [
     ("strict", "--strict=yes", e.UnknownOption, "--strict is a switch"),
     ("backend", "--backend chip", e.UnknownOption, "unknown backend `chip`"),
     ("accept", "--accept division", e.UnknownOption, "but --migrate is not given"),
+    ("torch", "--torch add", e.UnknownOption, "`add` does not name an operator"),
+    ("jax", "--jax lab::add --torch lab::add", e.UnknownOption, "the same variable"),
     ("migrate", "--migrate", e.UnknownOption, "by what --run computes, but --run is not given"),
     ("debug", "--debug=yes", e.UnknownOption, "--debug is a switch"),
 ]

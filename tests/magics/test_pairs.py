@@ -77,8 +77,9 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "backend": ("--backend simulator", lambda s: s.result.options.backend == "simulator"),
     "debug": ("--debug", lambda s: s.result.options.debug),
 }
-# A cell that is to end with an error shows no run, and one that is moved compares two (tests/migration).
-NOT_OF_A_RUN = {"expect", "migrate", "accept"}
+# A cell that is to end with an error shows no run, one that is moved compares two (tests/migration), and operators need
+# their framework (tests/frameworks).
+NOT_OF_A_RUN = {"expect", "migrate", "accept", "torch", "jax"}
 BODY = """
 @nki.jit
 def kernel(a):
