@@ -10,8 +10,9 @@ from nki_lab.api import isa as nisa
 from nki_lab.kernels.prebuilt import require
 from nki_lab.kernels.rows import loaded
 
-# Bytes of a partition for the filters of some output channels, and for the inputs of one block of the result.
-_FILTER_BYTES, _INPUT_BYTES = 80 * 1024, 44 * 1024
+# Bytes of a partition for the filters of some output channels, and for the inputs of one block of the result; where one
+# bank of PSUM takes more, up to the last.
+_FILTER_BYTES, _INPUT_BYTES, _MOST_INPUT_BYTES = 80 * 1024, 44 * 1024, 104 * 1024
 # Output channels whose filters are loaded together.
 _COLUMNS = 512
 
@@ -97,11 +98,17 @@ class Convolution:
         return rows - high + 1, reach // self.stride + 1
 
     def check(self, kernel: str) -> None:
-        """Raise where the filters of 128 output channels do not fit in SBUF."""
+        """Raise where the filters of 128 output channels, or what one result sees, do not fit in SBUF."""
         held = len(self._products) * nl.tile_size.pmax * self._itemsize
         require(
             held <= _FILTER_BYTES,
             f"{kernel}: the filters of 128 output channels take {held} bytes of a partition; {_FILTER_BYTES} are left",
+            "split the channels, and add the results",
+        )
+        held = self._held(self.pool, self.pool)
+        require(
+            held <= _MOST_INPUT_BYTES,
+            f"{kernel}: the inputs of one result take {held} bytes of a partition; {_MOST_INPUT_BYTES} are left",
             "split the channels, and add the results",
         )
 
@@ -142,21 +149,26 @@ class Convolution:
         wide = columns if columns * pool <= most else most // pool // pool * pool
         return min(rows, most // wide // pool * pool), wide
 
+    def _held(self, rows: int, columns: int) -> int:
+        """Return the bytes of a partition that the inputs of a block of the result take."""
+        reach = (rows + self.filters.shape[0] - 1) * self._reach(columns)
+        return len(self._sources) * self._itemsize * reach
+
     def _blocks(self, image: Any) -> list[tuple[slice, slice]]:
         """Return the rows and columns of the result whose inputs lie in SBUF at a time."""
         rows, columns = (n // self.pool * self.pool for n in self.size(*image.shape[1:]))
         high, wide = self._piece(rows, columns)
-        fits = _INPUT_BYTES // (len(self._sources) * self._itemsize)
-
-        def held(high: int, wide: int) -> int:
-            return (high + self.filters.shape[0] - 1) * self._reach(wide)
-
         across = columns
-        while across > wide and held(high, across) > fits:
+        while across > wide and self._held(high, across) > _INPUT_BYTES:
             across = (across - 1) // wide * wide
         down = rows
-        while down > high and held(down, across) > fits:
+        while down > high and self._held(down, across) > _INPUT_BYTES:
             down = (down - 1) // high * high
+        # A block of one bank of PSUM may see too much: it becomes a part of a bank.
+        while down > self.pool and self._held(down, across) > _MOST_INPUT_BYTES:
+            down = max(self.pool, down // 2 // self.pool * self.pool)
+        while across > self.pool and self._held(down, across) > _MOST_INPUT_BYTES:
+            across = max(self.pool, across // 2 // self.pool * self.pool)
         return [
             (slice(top, min(top + down, rows)), slice(start, min(start + across, columns)))
             for top in range(0, rows, down)

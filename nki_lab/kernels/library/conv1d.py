@@ -117,6 +117,13 @@ def _not_finite(rng: np.random.Generator) -> dict[str, Any]:
     return {"x_in": x, "filters": rng.standard_normal((3, 3, 5)).astype(np.float32)}
 
 
+def _far_apart(rng: np.random.Generator) -> dict[str, Any]:
+    """Return arguments of which one bank of PSUM sees more than SBUF holds."""
+    x = np.resize(rng.standard_normal(9973).astype(np.float32), (1, 2000, 4100))
+    filters = rng.standard_normal((2, 2000, 3)).astype(np.float32)
+    return {"x_in": x, "filters": filters, "stride": 8}
+
+
 def _reference(
     x_in: Any,
     filters: Any,
@@ -178,7 +185,7 @@ KERNEL = Prebuilt(
     ),
     multiplies=_products,
     tolerance={"float32": 1e-4, "bfloat16": 2e-2},
-    edges={"not finite": _not_finite},
+    edges={"not finite": _not_finite, "far apart": _far_apart},
     refused=(
         Refused(
             {"x_in": np.zeros((1, 2, 9), np.int32), "filters": (1, 2, 1)},
@@ -218,6 +225,11 @@ KERNEL = Prebuilt(
         Refused(
             {"x_in": (1, 128, 300), "filters": (200, 128, 8)},
             "the filters of 128 output channels take 102400 bytes of a partition",
+            "split the channels",
+        ),
+        Refused(
+            {"x_in": (1, 256, 14000), "filters": (2, 256, 8), "dilation": 13400},
+            "the inputs of one result take 107208 bytes of a partition; 106496 are left",
             "split the channels",
         ),
     ),
