@@ -1,10 +1,13 @@
-"""Dropout of flash attention: its share, its seeds, and the backward kernel that draws the same weights."""
+"""Flash attention: dropout, its seeds, the backward kernel that draws the same weights, and long sequences."""
 
 import numpy as np
 import pytest
 
 from nki_lab import kernels
+from nki_lab.kernels import attention
+from nki_lab.kernels.library import flash_attn_bwd
 from nki_lab.kernels.library.flash_fwd import FlashConfig
+from nki_lab.runtime import run
 
 QUERIES, KEYS, D = 256, 640, 128
 SHARE = 0.3
@@ -82,3 +85,32 @@ def test_backward_draws_the_same_weights(heads, window):
     q, k = (heads[name][0, 0].astype(np.float64) for name in "qk")
     for gradient, want in zip(found, (k @ by_scores.T, q @ by_scores, dy @ after), strict=True):
         np.testing.assert_allclose(gradient[0, 0], want, atol=2e-4 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("name", ["flash_fwd", "flash_attn_bwd"])
+def test_what_does_not_stay_in_sbuf_is_read_again(monkeypatch, name):
+    kernel = kernels.get(name)
+    size = {**kernel.tested[1], "queries": 256, "keys": 1300}
+    arguments = kernel.example(size, seed=3)
+    usual = run(kernel.kernel, **arguments)
+    monkeypatch.setattr(attention, "_RESIDENT_BYTES", 0)
+    monkeypatch.setattr(flash_attn_bwd, "_RESIDENT_BYTES", 0)
+    again = run(kernel.kernel, **arguments)
+    assert kernel.error(again.value, arguments) <= kernel.tolerance["float32"]
+    assert again.profile.hbm_bytes("read") > usual.profile.hbm_bytes("read")
+
+
+def test_seq_tile_size_and_the_layout_of_values_do_not_change_the_result(heads):
+    q, k, v = heads["q"], heads["k"], heads["v"]
+    bias = np.random.default_rng(2).standard_normal((1, 1, QUERIES, KEYS)).astype(np.float32)
+    options = {"use_causal_mask": False, "mixed_precision": False, "logit_bias": bias}
+    want, lse = kernels.flash_fwd(q, k, v, None, config=FlashConfig(), **options)
+    turned = FlashConfig(seq_tile_size=512, should_transpose_v=True, lse_dtype="bfloat16")
+    found = kernels.flash_fwd(q, k, v.swapaxes(2, 3).copy(), None, config=turned, **options)
+    np.testing.assert_allclose(found[0], want, atol=1e-5)
+    assert found[1].dtype.name == "bfloat16"
+    np.testing.assert_allclose(found[1].astype(np.float32), lse, rtol=2**-8)
+    plain = {**options, "logit_bias": None}
+    want = kernels.flash_fwd(q, k, v, None, **plain)[0]
+    found = kernels.flash_fwd(q, k, v.swapaxes(2, 3).copy(), None, config=turned, **plain)[0]
+    np.testing.assert_allclose(found, want, atol=1e-5)

@@ -450,8 +450,9 @@ KERNEL = Prebuilt(
     refused=_REFUSED,
     edges={"bias": _with_bias, "hidden": _hidden},
     falls_short={
-        "float32": "the Tensor engine also transposes, which the work of five products does not count",
-        "bfloat16": "the Tensor engine also transposes, which the work of five products does not count",
+        "float32": "the Tensor engine also transposes the gradient by the scores",
+        "bfloat16": "the Tensor engine also transposes the gradient by the scores; Scalar and Vector take nearly"
+        " as long for a tile, and each waits for the others",
     },
     steps=(
         "The sum of dy * o of each query is taken first, by a product with a column of ones.",
