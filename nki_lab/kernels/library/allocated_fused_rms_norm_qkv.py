@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 
 # Tiles of 128 columns of `hidden` whose squares lie in SBUF together.
 _CHUNK = 32
@@ -229,11 +229,26 @@ KERNEL = Prebuilt(
         "neuronxcc.nki.kernels.allocated_fused_linear.allocated_fused_rms_norm_qkv": allocated_fused_rms_norm_qkv
     },
     steps=(
-        "Every tile gets an address: the weights stay, tokens have three places, everything else two.",
-        "128 tokens are transposed while they are loaded, so that dim lies in the partitions.",
-        "The Scalar engine squares them; the Vector engine adds the upper half of the squares to the lower, and again.",
-        "The Tensor engine multiplies the tokens by the weights, and what is left of the squares by ones.",
-        "The Scalar engine takes 1 / sqrt of the mean, and multiplies the product of each token by it.",
+        Step(
+            "Every tile gets an address: the weights stay, tokens have three places, everything else two.",
+            "_placed",
+        ),
+        Step(
+            "128 tokens are transposed while they are loaded, so that dim lies in the partitions.",
+            "nisa.dma_transpose(",
+        ),
+        Step(
+            "The Scalar engine squares them; the Vector engine adds the upper half of them to the lower, and again.",
+            "_squared",
+        ),
+        Step(
+            "The Tensor engine multiplies the tokens by the weights, and what is left of the squares by ones.",
+            "nisa.nc_matmul(",
+        ),
+        Step(
+            "The Scalar engine takes 1 / sqrt of the mean, and multiplies the product of each token by it.",
+            "nisa.activation(dst=share",
+        ),
     ),
     sources=("nki-samples, allocated fused linear", "B. Zhang and R. Sennrich, arXiv:1910.07467"),
 )

@@ -11,7 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.dtypes import dtype_of
 from nki_lab.kernels import mx
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import row_tiles
 
 # Bytes of a partition for a block of the rows of lhs, and for columns of rhs; the most rows and columns of a block.
@@ -200,10 +200,22 @@ KERNEL = Prebuilt(
     ),
     steps=(
         "Four numbers of the depth lie in one element, so that 128 partitions hold 512 of the depth.",
-        "Up to 1024 rows of lhs stay in SBUF, and 512 columns of rhs at a time are loaded for them.",
-        "The scales of four such steps share a tile: each takes 4 of every 32 partitions, as the array expects them.",
-        "The Tensor engine multiplies 128 rows by 512 columns over a depth of 512, four times as much as in bfloat16.",
-        "All steps are summed in PSUM; the Vector engine casts, and the result is stored.",
+        Step(
+            "Up to 1024 rows of lhs stay in SBUF, and 512 columns of rhs at a time are loaded for them.",
+            "_loaded",
+        ),
+        Step(
+            "The scales of four steps share a tile: each takes 4 of every 32 partitions, as the array expects them.",
+            "nisa.dma_copy(dst=scale[",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 rows by 512 columns over a depth of 512: four times what bfloat16 does.",
+            "nisa.nc_matmul_mx(",
+        ),
+        Step(
+            "All steps are summed in PSUM; the Vector engine casts, and the result is stored.",
+            "nisa.tensor_copy(",
+        ),
     ),
     sources=("NKI documentation, MXFP matmul", "OCP Microscaling Formats (MX) 1.0"),
 )

@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import (
     ActFnType,
     NormType,
@@ -312,10 +312,22 @@ KERNEL = Prebuilt(
     multiplies=lambda batch, tokens, hidden, inner, act: 6 * batch * tokens * hidden * inner,
     tolerance={"float32": 1e-5, "bfloat16": 3e-2, "float16": 4e-3},
     steps=(
-        "The tokens lie in the partitions, are normalised, and the Tensor engine transposes them.",
-        "2 KiB of each row of gate and up are loaded; the array holds 128 x 128 of them, and the tokens stream past.",
-        "The Scalar engine applies the activation function, the Vector engine multiplies both: [128 inner, tokens].",
-        "Now the array holds the tokens, and the columns of down stream past, summed over inner in PSUM.",
+        Step(
+            "The tokens lie in the partitions, are normalised, and the Tensor engine transposes them.",
+            "turn(tile",
+        ),
+        Step(
+            "2 KiB of each row of gate and up are loaded; the array holds 128 x 128 of them, the tokens stream past.",
+            "for k, weights",
+        ),
+        Step(
+            "The Scalar engine applies the activation function, the Vector engine multiplies: [128 inner, tokens].",
+            "nisa.activation(",
+        ),
+        Step(
+            "Now the array holds the tokens, and the columns of down stream past, summed over inner in PSUM.",
+            "nisa.nc_matmul(dst=product[:, part]",
+        ),
         "Each weight is read once, so the bandwidth of device memory is the limit.",
     ),
     sources=("NKI Library, MLP", "N. Shazeer, arXiv:2002.05202"),

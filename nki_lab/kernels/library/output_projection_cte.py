@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
 from nki_lab.kernels.projections import check_output_projection, row_tiles
 from nki_lab.kernels.rows import per_column
 
@@ -171,10 +171,22 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3},
     steps=(
-        "All heads of a token are one axis of heads * d, of which 128 lie in the partitions; narrow heads share them.",
-        "Up to 1024 tokens, of several batches, stay in SBUF; 512 columns of the weights at a time go by.",
-        "The Tensor engine multiplies 128 tokens by 512 columns, summed over the heads in PSUM.",
-        "The Vector engine adds the bias, casts, and the result is stored.",
+        Step(
+            "The heads of a token are one axis of heads * d, of which 128 lie in the partitions; narrow heads share.",
+            "inputs = [",
+        ),
+        Step(
+            "Up to 1024 tokens, of several batches, stay in SBUF; 512 columns of the weights at a time go by.",
+            "weights = list(",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 tokens by 512 columns, summed over the heads in PSUM.",
+            "nisa.nc_matmul(",
+        ),
+        Step(
+            "The Vector engine adds the bias, casts, and the result is stored.",
+            "nisa.tensor_",
+        ),
     ),
     sources=("NKI Library, Output Projection CTE",),
 )

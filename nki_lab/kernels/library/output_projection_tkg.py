@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import check_output_projection
 from nki_lab.kernels.rows import loaded, per_column
 
@@ -131,10 +131,22 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2, "float16": 2e-3},
     steps=(
-        "d lies in the partitions of attention, so that the tokens of a head are ready for the Tensor engine.",
-        "The weights pass through SBUF once, 2048 columns of several heads at a time: each is used for all tokens.",
-        "The Tensor engine multiplies the tokens of a head by 512 columns, summed over the heads in PSUM.",
-        "The Vector engine adds the bias, casts, and the result is stored.",
+        Step(
+            "d lies in the partitions of attention, so that the tokens of a head are ready for the Tensor engine.",
+            "inputs = loaded(",
+        ),
+        Step(
+            "The weights pass through SBUF once, 2048 columns of several heads at a time: each is used for all tokens.",
+            "moving = loaded(",
+        ),
+        Step(
+            "The Tensor engine multiplies the tokens of a head by 512 columns, summed over the heads in PSUM.",
+            "nisa.nc_matmul(",
+        ),
+        Step(
+            "The Vector engine adds the bias, casts, and the result is stored.",
+            "nisa.tensor_",
+        ),
     ),
     sources=("NKI Library, Output Projection TKG",),
 )

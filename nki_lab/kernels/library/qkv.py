@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import (
     NormType,
     QKVOutputLayout,
@@ -286,11 +286,26 @@ KERNEL = Prebuilt(
     ),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2, "float16": 4e-3},
     steps=(
-        "128 tokens lie in the partitions; the Scalar engine squares them and adds up each row.",
-        "The Vector engine multiplies them by gamma and by 1 / sqrt of the mean, in one instruction.",
-        "The Tensor engine transposes them, so that hidden lies in the partitions: up to 1024 tokens stay in SBUF.",
-        "512 columns of the weights at a time are loaded and multiplied by all these tokens, summed in PSUM.",
-        "The Vector engine adds the bias and casts; NBSd is made by the transfer that stores.",
+        Step(
+            "128 tokens lie in the partitions; the Scalar engine squares them and adds up each row.",
+            "tile = normalised(",
+        ),
+        Step(
+            "The Vector engine multiplies them by gamma and by 1 / sqrt of the mean, in one instruction.",
+            "tile = normalised(",
+        ),
+        Step(
+            "The Tensor engine transposes them, so that hidden lies in the partitions: up to 1024 tokens stay in SBUF.",
+            "turn(tile",
+        ),
+        Step(
+            "512 columns of the weights at a time are loaded and multiplied by all these tokens, summed in PSUM.",
+            "nisa.nc_matmul(",
+        ),
+        Step(
+            "The Vector engine adds the bias and casts; NBSd is made by the transfer that stores.",
+            "nisa.tensor_",
+        ),
     ),
     sources=("NKI Library, QKV", "B. Zhang and R. Sennrich, arXiv:1910.07467"),
 )

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels import mx
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import row_tiles
 
 # Rows that are quantised together, and how much of the depth: four tiles of 512, whose scales share the partitions.
@@ -184,11 +184,26 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "512 rows and 2048 of their depth are loaded, with the rows in the partitions.",
-        "The Tensor engine transposes every fourth number of the depth at a time: partition p gets 4p to 4p + 3.",
-        "Scalar and Vector engine copy them from PSUM, so that four numbers of the depth lie beside each other.",
-        "The Vector engine finds the scale of 8 partitions by 4 numbers, divides, rounds and packs: one instruction.",
-        "Its scales take 4 of each 32 partitions, so four tiles of the depth share a tile of scales.",
+        Step(
+            "512 rows and 2048 of their depth are loaded, with the rows in the partitions.",
+            "tiles = list(",
+        ),
+        Step(
+            "The Tensor engine transposes every fourth number of the depth at a time: partition p gets 4p to 4p + 3.",
+            "nisa.nc_transpose(",
+        ),
+        Step(
+            "Scalar and Vector engine copy them from PSUM, so that four numbers of the depth lie beside each other.",
+            "_turned",
+        ),
+        Step(
+            "The Vector engine finds the scale of 8 partitions by 4 numbers, divides, rounds, packs: one instruction.",
+            "nisa.quantize_mx(",
+        ),
+        Step(
+            "Its scales take 4 of each 32 partitions, so four tiles of the depth share a tile of scales.",
+            "_store_scales",
+        ),
     ),
     falls_short=dict.fromkeys(
         ("bfloat16", "float16"),

@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import check_dtypes
 from nki_lab.kernels.rows import loaded
 
@@ -281,11 +281,26 @@ KERNEL = Prebuilt(
         "neuronxcc.nki.kernels.double_row_matmul.quantized_double_row_matmul": quantized_double_row_matmul
     },
     steps=(
-        "128 rows of lhs and a block of the depth are loaded; the Vector engine finds the largest magnitude of a row.",
-        "The Scalar engine divides by the scale and rounds to 8 bits; the Tensor engine transposes.",
-        "Two tiles of the depth lie in each partition: the array contracts 256 rows at a time, twice as fast as else.",
-        "A product of a block of the depth, summed in PSUM, is multiplied by its scales and added in float32.",
-        "At the end the sums are multiplied by the scales of the columns, cast and stored.",
+        Step(
+            "128 rows of lhs and a block of the depth are loaded; the Vector engine finds the largest magnitudes.",
+            "nisa.tensor_scalar_reduce(",
+        ),
+        Step(
+            "The Scalar engine divides by the scale and rounds to 8 bits; the Tensor engine transposes.",
+            "nisa.activation(dst=codes",
+        ),
+        Step(
+            "Two tiles of the depth lie in each partition: the array contracts 256 rows at once, in half the time.",
+            "_product",
+        ),
+        Step(
+            "A product of a block of the depth, summed in PSUM, is multiplied by its scales and added in float32.",
+            "_added",
+        ),
+        Step(
+            "At the end the sums are multiplied by the scales of the columns, cast and stored.",
+            "nisa.tensor_tensor(",
+        ),
     ),
     sources=("nki-samples, double row matmul",),
 )

@@ -11,7 +11,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import NormType, check_dtypes, choice_of
 from nki_lab.kernels.rows import per_column, tiles_of_rows
 
@@ -272,10 +272,22 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "128 rows lie in the partitions; GpSimd multiplies them by gamma, and the Scalar engine adds up their squares.",
-        "The Vector engine finds the largest magnitude of each row: times 1 / root mean square / 240 it is the scale.",
-        "Scalar engine, GpSimd and Vector engine share the columns: one product by a number per row does the rest.",
-        "The scale, 4 bytes, is written behind the elements of its row, so that one transfer stores both.",
+        Step(
+            "128 rows lie in the partitions; GpSimd multiplies them by gamma, the Scalar engine adds up their squares.",
+            "_weighted",
+        ),
+        Step(
+            "The Vector engine finds the largest magnitude of a row: times 1 / root mean square / 240 it is the scale.",
+            "nisa.tensor_scalar_reduce(",
+        ),
+        Step(
+            "Scalar engine, GpSimd and Vector engine share the columns: one product by a number per row does the rest.",
+            "_stored",
+        ),
+        Step(
+            "The scale, 4 bytes, is written behind the elements of its row, so that one transfer stores both.",
+            "nisa.dma_copy(dst=out",
+        ),
     ),
     sources=("NKI Library, RMSNorm-Quant and its design specification",),
     official={
