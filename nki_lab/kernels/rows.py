@@ -80,11 +80,20 @@ def per_column(values: Any) -> Any:
 def places_in_rows(columns: Any, width: int) -> Any:
     """Return row * width + column for up to 128 rows, [rows, 1] in SBUF; `columns` [rows, 1] of HBM are int32.
 
-    It is computed in float32, which is exact while the rows hold at most 2 ** 24 elements together.
+    It is computed in float32, which is exact while the rows hold at most 2 ** 24 elements together. A column that is
+    none of the row's gets a place beyond every matrix, where a transfer raises: it would be one of another row.
     """
-    place = nl.ndarray(tuple(columns.shape), dtype=nl.int32, buffer=nl.sbuf)
+    place, wrong = (
+        nl.ndarray(tuple(columns.shape), dtype=nl.int32, buffer=nl.sbuf) for _ in range(2)
+    )
     nisa.iota(dst=place, pattern=[[0, 1]], offset=0, channel_multiplier=width)
-    nisa.tensor_tensor(dst=place, data1=place, data2=loaded(columns), op=nl.add)
+    column = loaded(columns)
+    nisa.tensor_tensor(dst=place, data1=place, data2=column, op=nl.add)
+    for outside, bound in ((nl.less, 0.0), (nl.greater_equal, float(width))):
+        nisa.tensor_scalar(
+            dst=wrong, data=column, op0=outside, operand0=bound, op1=nl.multiply, operand1=2.0**30
+        )
+        nisa.tensor_tensor(dst=place, data1=place, data2=wrong, op=nl.maximum)
     return place
 
 

@@ -23,7 +23,7 @@ def cross_entropy(logits, targets):
 
     Args:
         logits: [rows, classes], float32 or bfloat16; classes at most 131072.
-        targets: [rows, 1], int32: the class of each row.
+        targets: [rows, 1], int32: the class of each row; any other number is an error when the kernel runs.
 
     Returns:
         loss: [rows, 1], float32.

@@ -23,7 +23,7 @@ def cross_entropy_backward(logits, targets, lse, reduction="mean"):
 
     Args:
         logits: [rows, classes], float32 or bfloat16; classes at most 131072.
-        targets: [rows] or [rows, 1], int32: the class of each row.
+        targets: [rows] or [rows, 1], int32: the class of each row; any other number is an error when the kernel runs.
         lse: as many float32 values: log(sum(exp(logits))) of each row, the second result of cross_entropy.
         reduction: "mean" where the loss is the mean over the rows, "sum" where it is their sum.
 
