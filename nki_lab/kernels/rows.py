@@ -69,6 +69,21 @@ def tiles_of_rows(x: Any, split: bool = False) -> Iterator[tuple[slice, int, Any
             yield part, part.stop - first, loaded(x[part])
 
 
+def register_of(flags: Any) -> Any:
+    """Return a register that is 0 where all of a tile [128, 1] is, on every core."""
+    if nl.num_programs(0) == 2:  # both cores go through the loop, or none
+        other, theirs = 1 - nl.program_id(0), nl.ndarray(flags.shape, flags.dtype, nl.sbuf)
+        nisa.sendrecv(src=flags, dst=theirs, send_to_rank=other, recv_from_rank=other, pipe_id=0)
+        nisa.tensor_tensor(dst=flags, data1=flags, data2=theirs, op=nl.maximum)
+    most = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_partition_reduce(dst=most, op=nl.max, data=flags)
+    number = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
+    nisa.tensor_copy(dst=number, src=most)
+    register = nisa.register_alloc()
+    nisa.register_load(register, number)
+    return register
+
+
 def per_column(values: Any) -> Any:
     """Return an SBUF tile [128, width] of which each partition holds `values` [width] of HBM."""
     pmax, width = nl.tile_size.pmax, values.shape[0]

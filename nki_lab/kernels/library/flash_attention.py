@@ -11,7 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
-from nki_lab.kernels.rows import loaded, of_this_core
+from nki_lab.kernels.rows import loaded, of_this_core, register_of
 
 # Queries of a group, the widest moving operand, and keys that one transfer brings.
 _QUERIES, _STEP = 512, 1024
@@ -55,7 +55,7 @@ def flash_attention(q, k, v, scale=None, causal=False):
         mine = [group for m, group in enumerate(groups) if of_this_core(n * len(groups) + m)]
         spoiled.append((operands, mine, _direct(*operands, mine, scale, causal)))
     for operands, mine, flags in spoiled:
-        nl.fori_loop(0, _register(flags), _again(operands, mine, scale, causal))
+        nl.fori_loop(0, register_of(flags), _again(operands, mine, scale, causal))
     return out
 
 
@@ -189,21 +189,6 @@ def _add_block(queries, held, start, stop, own, scale, sums):
                 dst=sums[query // pmax // 2][:rows, query // pmax % 2, : values[0].shape[1]],
                 stationary=stationary, moving=values[key % _STEP // pmax][:size],
             )  # fmt: skip
-
-
-def _register(flags):
-    """Return a register that is 0 where all of a tile [128, 1] is, on every core."""
-    if nl.num_programs(0) == 2:  # both cores go through the loop, or none
-        other, theirs = 1 - nl.program_id(0), nl.ndarray(flags.shape, flags.dtype, nl.sbuf)
-        nisa.sendrecv(src=flags, dst=theirs, send_to_rank=other, recv_from_rank=other, pipe_id=0)
-        nisa.tensor_tensor(dst=flags, data1=flags, data2=theirs, op=nl.maximum)
-    most = nl.ndarray((1, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_partition_reduce(dst=most, op=nl.max, data=flags)
-    number = nl.ndarray((1, 1), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=number, src=most)
-    register = nisa.register_alloc()
-    nisa.register_load(register, number)
-    return register
 
 
 def _again(operands, groups, scale, causal):
