@@ -139,7 +139,7 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
 
 @pytest.mark.parametrize(
     ("script", "printed"),
-    list(zip(SCRIPTS, ["(300, 64) ", "softmax(x)\n", "%left writes [[", ""], strict=True)),
+    list(zip(SCRIPTS, ["(300, 64) ", "softmax(x)\n", "torch.Size([8, 50])\n", "%left writes [[", ""], strict=True)),
 )
 def test_the_scripts_run(folder: Path, script: str, printed: str):
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
