@@ -96,7 +96,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_there_are_examples_of_every_kind():
     assert list(FILES) == ["add.py", "twice.py", "total.py"]
     assert len(CELLS) == 2
-    assert len(SCRIPTS) == 4
+    assert len(SCRIPTS) == 5
     commands = [c.name or c.callback.__name__ for c in app.registered_commands if c.callback]
     assert {line.split()[1] for line in COMMANDS} == set(commands)
 
@@ -139,7 +139,13 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
 
 @pytest.mark.parametrize(
     ("script", "printed"),
-    list(zip(SCRIPTS, ["(300, 64) ", "softmax(x)\n", "torch.Size([8, 50])\n", "%left writes [[", ""], strict=True)),
+    list(
+        zip(
+            SCRIPTS,
+            ["(300, 64) ", "softmax(x)\n", "torch.Size([8, 50])\n", "%left writes [[", ""],
+            strict=True,
+        )
+    ),
 )
 def test_the_scripts_run(folder: Path, script: str, printed: str):
     outcome = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
