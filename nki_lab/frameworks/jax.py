@@ -29,7 +29,8 @@ def custom_op(
         name: "namespace::name", for errors.
         kernel: a kernel of either dialect, with its grid and cores: `kernel[2]`.
         backward: a kernel, an operator, or a function of arrays: (gradients of the results, what `save` names) ->
-            gradients of the arguments. Without one, a gradient that is asked for is an error.
+            gradients of the arguments. "auto" makes it from the instructions of the kernel (`nki_lab.autodiff`), with
+            an error for an instruction that has no rule. Without one, a gradient that is asked for is an error.
         save: names of arguments and results that `backward` takes after the gradients; by default the names of its own
             parameters. A result is called as in the kernel's return statement, else out0, out1, ...
         no_grad: names of results that have no gradient, such as statistics for `backward`; by default those that it

@@ -39,9 +39,9 @@ class JaxOperator(Operator):
     ) -> None:
         assert operator.results is not None
         backward = derivative.backward if derivative is not None else None
-        if derivative is not None and derivative.is_kernel:
-            kernel = KernelOperator(f"{operator.name}_backward", derivative.backward, None)
-            backward = _Calls(kernel, None, None, options, "no second derivative")
+        reverse = derivative.operator_for(operator) if derivative is not None else None
+        if reverse is not None:
+            backward = _Calls(reverse, None, None, options, "no second derivative")
         super().__init__(operator, derivative, backward, no_grad, (make_operator, again))
         self._calls = _Calls(operator, derivative, backward, options)
         self._make = operator.results.make
@@ -173,7 +173,7 @@ class _Calls:
         if self.derivative is None or self.backward is None:
             raise NotModelled(
                 f"{self.operator.name} has {self.missing}",
-                help="give it one: nki_lab.jax.custom_op(name, backward=...)"
+                help='give it a kernel: nki_lab.jax.custom_op(name, backward=...); or have it made: backward="auto"'
                 if self.missing == "no backward"
                 else "give a function of operators as the backward, each with a backward of its own",
             )

@@ -17,7 +17,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nki_lab.choices import Choices
+from nki_lab.autodiff import backward
+from nki_lab.choices import Choices, inside
 from nki_lab.compiler.trace import TensorSpec, no_such_dtype
 from nki_lab.dtypes import dtype_of, int64
 from nki_lab.errors import KernelArgument, close_matches
@@ -27,6 +28,9 @@ from nki_lab.runtime.recording import warn_of
 
 #: The programs that an operator keeps; the one that was not used for longest goes first.
 KEPT = 64
+
+#: The backward that follows from the instructions of a kernel.
+AUTO = "auto"
 
 #: What an operator may be called.
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
@@ -154,7 +158,7 @@ class KernelOperator:
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._numbers: dict[Choices, int] = {}
         self._latest: tuple[Choices | None, int] = (None, -1)
-        self.parameters = tuple(self.kernel.source.signature.parameters.values())
+        self.parameters = self._parameters()
         for p in self.parameters:
             if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
                 raise self._refuse(
@@ -168,6 +172,9 @@ class KernelOperator:
                     f"mutates={name!r} is no parameter of the kernel",
                     close_matches(name, self.names) or f"parameters: {', '.join(self.names)}",
                 )
+
+    def _parameters(self) -> tuple[inspect.Parameter, ...]:
+        return tuple(self.kernel.source.signature.parameters.values())
 
     def _refuse(self, message: str, help: str) -> KernelArgument:
         return KernelArgument(
@@ -207,8 +214,7 @@ class KernelOperator:
                     f"argument `{name}` is a tensor without axes, whose value would be a constant of the program",
                     f"pass a number, or a tensor with one axis: {name}.reshape(1)",
                 )
-        call = self._call([_array(value) for value in values])
-        function = self.kernel.compile_with(choices, call.args, call.kwargs)
+        function = self._function(choices, [_array(value) for value in values])
         kernel = function.compiled.kernel
         written = {s.name.partition(".")[0] for s in kernel.inputs if s.id in kernel.written_inputs}
         if hidden := sorted(written - {*self.mutates}):
@@ -235,13 +241,22 @@ class KernelOperator:
         )
         return Program(function, specs)
 
-    def _call(self, values: Sequence[Any]) -> inspect.BoundArguments:
-        given = dict(zip(self.names, values, strict=True))
+    def _function(self, choices: Choices, values: Sequence[Any]) -> CompiledFunction:
+        call = self.call(values)
+        return self.kernel.compile_with(choices, call.args, call.kwargs)
+
+    def call(self, values: Sequence[Any]) -> inspect.BoundArguments:
+        """Return the call of the kernel with a value for each parameter."""
+        given = dict(zip(self.kernel.source.signature.parameters, values, strict=True))
         return inspect.BoundArguments(self.kernel.source.signature, OrderedDict(given))
+
+    def _arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        """Return the arrays of a call in the order in which the program takes them."""
+        return [v for value in values for v in _leaves(value) if isinstance(v, np.ndarray)]
 
     def run(self, values: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """Run the kernel on NumPy arrays, and return its results; none of them shares memory with an argument."""
-        given = [v for value in values for v in _leaves(value) if isinstance(v, np.ndarray)]
+        given = self._arrays(values)
         result = self.program(values).function.launch_arrays(given)
         warn_of(result)
         value = result.value
@@ -266,12 +281,48 @@ class KernelOperator:
             )
 
 
+class ReverseOperator(KernelOperator):
+    """The backward that follows from the instructions of a kernel (`nki_lab.autodiff`), made for each signature.
+
+    It takes the gradients of results, and then what the kernel takes.
+    """
+
+    def __init__(self, forward: KernelOperator, of: Sequence[str], wrt: Sequence[str]) -> None:
+        self.forward, self.of, self.wrt = forward, tuple(of), tuple(wrt)
+        super().__init__(f"{forward.name}_backward", forward.kernel, None)
+
+    def _parameters(self) -> tuple[inspect.Parameter, ...]:
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+        gradients = [inspect.Parameter(f"gradient_of_{name}", kind) for name in self.of]
+        return (*gradients, *self.forward.parameters)
+
+    def _function(self, choices: Choices, values: Sequence[Any]) -> CompiledFunction:
+        given = values[len(self.of) :]
+        call = self.forward.call(given)
+        with inside(**vars(choices)):
+            made = backward(self.kernel, *call.args, wrt=self.wrt, **call.kwargs)
+        tensors = self._arrays(values)
+        assert self.forward.results is not None
+        names = [self.forward.results.names[n] for n in made.results]
+        if names != [*self.of]:
+            raise self._refuse(
+                f"the results of floats are {', '.join(names)}, and gradients are given of {', '.join(self.of)}",
+                "name integers, and nothing else, in no_grad",
+            )
+        return made.compile_with(choices, tuple(tensors), {})
+
+    def _arrays(self, values: Sequence[Any]) -> list[np.ndarray]:
+        count = len(self.of)
+        return super()._arrays((*values[count:], *values[:count]))
+
+
 @dataclass(eq=False)
 class Derivative:
     """The backward of an operator.
 
     Attributes:
-        backward: a kernel, or a function of the framework's arrays.
+        backward: a kernel, "auto" for the one that follows from the instructions, or a function of the framework's
+            arrays.
         of: names of the results that it is given the gradients of, in order.
         save: names of the parameters and results that follow them among its arguments.
         wrt: names of the parameters that it returns gradients for, in order.
@@ -282,10 +333,13 @@ class Derivative:
     save: tuple[str, ...]
     wrt: tuple[str, ...]
 
-    @property
-    def is_kernel(self) -> bool:
-        """Whether the backward is a kernel."""
-        return isinstance(self.backward, KernelFunction)
+    def operator_for(self, forward: KernelOperator) -> KernelOperator | None:
+        """Return the operator that computes it; None where it is a function."""
+        if self.backward == AUTO:
+            return ReverseOperator(forward, self.of, self.wrt)
+        if isinstance(self.backward, KernelFunction):
+            return KernelOperator(f"{forward.name}_backward", self.backward, None)
+        return None
 
 
 def derivative_of(
@@ -300,7 +354,7 @@ def derivative_of(
 
     Args:
         operator: the operator.
-        backward: a kernel, or a function.
+        backward: a kernel, "auto", or a function.
         save: what it takes besides gradients; by default what its further parameters are called.
         no_grad: results that have no gradient; by default those that the backward takes as they are, where it has
             no argument for their gradients.
@@ -310,8 +364,18 @@ def derivative_of(
     assert operator.results is not None
     results = operator.results.names
     _check_names(operator, "no_grad", no_grad or (), results, "results")
+    wrt = tuple(n for n in tensors if n not in operator.mutates) if wrt is None else tuple(wrt)
+    _check_names(operator, "wrt", wrt, tensors, "tensors")
     if backward is None:
         return None, tuple(no_grad or ())
+    if isinstance(backward, str) and backward != AUTO:
+        raise operator._refuse(
+            f"backward={backward!r} is not a kernel", f"write backward={AUTO!r}, or give a kernel"
+        )
+    if backward == AUTO:
+        of = tuple(name for name in results if name not in (no_grad or ()))
+        wrt = tuple(name for name in operator.names if name in wrt)
+        return Derivative(AUTO, of, operator.names, wrt), tuple(no_grad or ())
     parameters = list(inspect.signature(backward).parameters)
     known = (*operator.names, *results)
     if no_grad is None:
@@ -337,8 +401,6 @@ def derivative_of(
             "give it the gradient of each result and then what `save` names; results without a gradient are named in"
             " no_grad",
         )
-    wrt = tuple(n for n in tensors if n not in operator.mutates) if wrt is None else tuple(wrt)
-    _check_names(operator, "wrt", wrt, tensors, "tensors")
     return Derivative(backward, of, tuple(save), wrt), tuple(no_grad)
 
 

@@ -62,7 +62,7 @@ class Gradients:
     def refuse(self, what: str = "") -> NotModelled:
         """Return the error of a derivative that there is not."""
         help = {
-            "": "give it one: nki_lab.torch.custom_op(name, backward=...)",
+            "": 'give it a kernel: nki_lab.torch.custom_op(name, backward=...); or have it made: backward="auto"',
             "no second derivative": "give a function of operators as the backward, each with a backward of its own",
         }
         missing = what or self.missing

@@ -26,7 +26,6 @@ from nki_lab.frameworks.operator import (
 )
 from nki_lab.frameworks.torch_gradients import record_gradients
 from nki_lab.ir.tensor.view import NkiTensor
-from nki_lab.runtime import KernelFunction
 from nki_lab.runtime.arrays import check_dtype, to_library, values_of_torch
 
 #: Every definition stays: a handle of an operator whose library is gone can end the process.
@@ -96,8 +95,9 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOp
     )
     registered = Registered(operator, schema)
     backward = derivative.backward if derivative is not None else None
-    if derivative is not None and derivative.is_kernel:
-        backward = _backward_operator(registered, derivative)
+    reverse = derivative.operator_for(operator) if derivative is not None else None
+    if derivative is not None and reverse is not None:
+        backward = _backward_operator(registered, derivative, reverse)
     look = record_gradients(registered, derivative, backward, no_grad)
     if options["autocast"] is not None:
         torch.library.register_autocast(
@@ -110,10 +110,10 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOp
     return made
 
 
-def _backward_operator(forward: Registered, derivative: Derivative) -> Any:
+def _backward_operator(
+    forward: Registered, derivative: Derivative, operator: KernelOperator
+) -> Any:
     """Register a backward kernel as an operator without a derivative; return a function of tensors."""
-    kernel: KernelFunction = derivative.backward
-    operator = KernelOperator(f"{forward.name}_backward", kernel, None)
     of, saved = len(derivative.of), derivative.save
     types = dict.fromkeys(operator.names[:of], "Tensor")
     types.update(

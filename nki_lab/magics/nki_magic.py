@@ -12,7 +12,7 @@ from nki_lab.choices import CELL, LINE, Choices
 from nki_lab.dialects import BETA1, NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
 from nki_lab.frameworks import jax, torch
-from nki_lab.frameworks.operator import Operator
+from nki_lab.frameworks.operator import AUTO, Operator
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
 from nki_lab.magics.define import (
@@ -138,7 +138,7 @@ class NkiMagics(Magics):
                 help="call the operator as its kernel; a kernel whose name ends in _backward is not meant",
             )
         (kernel,) = forward
-        backward = self.ip.user_ns.get(f"{kernel.__name__}_backward")
+        backward = self.ip.user_ns.get(f"{kernel.__name__}_backward", AUTO)
         make = (torch if options.torch else jax).custom_op
         operator = make(name, kernel, backward=backward)
         self.ip.push({short: operator})

@@ -320,7 +320,7 @@ for _name, _library, _other in (("torch", "PyTorch", "jax"), ("jax", "JAX", "tor
         _name,
         "NAME",
         f"Make the kernel an operator of {_library}, e.g. lab::rmsnorm, in the variable rmsnorm. A kernel"
-        " <kernel>_backward computes its gradients.",
+        " rmsnorm_backward computes its gradients; where there is none, it is made from the instructions.",
         (CELL,),
         _operator,
         against={_other: "both would be in the same variable"},

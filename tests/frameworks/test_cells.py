@@ -33,6 +33,14 @@ def test_a_cell_makes_an_operator_of_torch(notebook: Notebook):  # noqa: F811
     assert "twice" in shown or not shown
     torch.testing.assert_close(x.grad, 24 * x.detach() ** 2)
     assert notebook["last"].name == "twice_backward"
+    x.grad = None
+    notebook.good(
+        cell(
+            "--torch cells::made --run '(made(x) ** 2).sum().backward()' --show none",
+            FORWARD.replace("twice", "made"),
+        )
+    )
+    torch.testing.assert_close(x.grad, 8 * x.detach())
     np.testing.assert_array_equal(notebook["twice"](np.ones((2, 3), np.float32)), 2)
     first = notebook["twice"]
     assert "cells::twice__v2" in notebook.good(cell("--torch cells::twice", BOTH))

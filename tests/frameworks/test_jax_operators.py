@@ -91,6 +91,13 @@ def test_constants_and_a_backward_that_is_a_function():
         jax.grad(lambda x: plain(x).sum())(X)
 
 
+def test_a_backward_that_is_made_from_the_instructions():
+    made = nki_lab.jax.custom_op("lab::made", rmsnorm, backward="auto")
+    found = both(lambda *a: made(*a, 1e-5)[0])(X, GAMMA)
+    for pair in zip(found, both(reference)(X, GAMMA), strict=True):
+        np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-4)
+
+
 @nki.jit
 def accumulate(total, x):
     nl.store(total, nl.add(nl.load(total), nl.load(x)))

@@ -162,6 +162,18 @@ def test_a_backward_may_be_a_function_and_is_differentiated_again(x):
         double(x, bias=x.clone().requires_grad_())
 
 
+def test_a_backward_that_is_made_from_the_instructions(x, gamma):
+    made = nki_lab.torch.custom_op("lab::made", rmsnorm, backward="auto")
+    both = [t.requires_grad_() for t in (x, gamma)]
+    out, rstd = made(x, gamma, 1e-5)
+    found = torch.autograd.grad(out.pow(3).sum() + 2 * rstd.sum(), both)
+    wanted = reference(x, gamma).pow(3).sum() + 2 * torch.rsqrt((x * x).mean(-1) + 1e-5).sum()
+    torch.testing.assert_close(found, torch.autograd.grad(wanted, both), rtol=1e-4, atol=1e-4)
+    some = nki_lab.torch.custom_op("lab::some", rmsnorm, backward="auto", no_grad=("rstd",))
+    with pytest.raises(KernelArgument, match="the results of floats are out, rstd"):
+        some(x, gamma)[0].sum().backward()
+
+
 class Halves(NamedTuple):
     low: Any
     high: Any
@@ -314,6 +326,7 @@ def test_dynamic_sizes_need_shapes(x, gamma):
     [
         ({"backward": rmsnorm_backward, "no_grad": ()}, "would be given the gradient of result `rstd`", "no_grad"),
         ({"backward": rmsnorm_backward, "save": ("x",)}, "would be given 2 gradients", "no_grad"),
+        ({"backward": "autom"}, "backward='autom' is not a kernel", "write backward='auto'"),
         ({"no_grad": ("rst",)}, "no_grad names `rst`", "rstd"),
         ({"mutates": "y"}, "mutates='y' is no parameter", "parameters: x, gamma, eps"),
         ({"backward": rmsnorm_backward, "no_grad": ("rstd",), "wrt": ("eps",)}, "wrt names `eps`", "x, gamma"),
