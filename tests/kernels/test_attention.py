@@ -8,6 +8,7 @@ from nki_lab.kernels import attention
 from nki_lab.kernels.library import flash_attn_bwd
 from nki_lab.kernels.library.flash_fwd import FlashConfig
 from nki_lab.runtime import run
+from nki_lab.runtime.jit import jit
 
 QUERIES, KEYS, D = 256, 640, 128
 SHARE = 0.3
@@ -90,12 +91,12 @@ def test_backward_draws_the_same_weights(heads, window):
 @pytest.mark.parametrize("name", ["flash_fwd", "flash_attn_bwd"])
 def test_what_does_not_stay_in_sbuf_is_read_again(monkeypatch, name):
     kernel = kernels.get(name)
-    size = {**kernel.tested[1], "queries": 256, "keys": 1300}
+    size = {**kernel.tested[1], "queries": 640, "keys": 1300, "d": 16}
     arguments = kernel.example(size, seed=3)
     usual = run(kernel.kernel, **arguments)
     monkeypatch.setattr(attention, "_RESIDENT_BYTES", 0)
     monkeypatch.setattr(flash_attn_bwd, "_RESIDENT_BYTES", 0)
-    again = run(kernel.kernel, **arguments)
+    again = run(jit(kernel.kernel.func), **arguments)  # a new kernel has compiled nothing yet
     assert kernel.error(again.value, arguments) <= kernel.tolerance["float32"]
     reads = [result.profile.hbm_bytes("read").sum() for result in (usual, again)]
     assert reads[1] > reads[0]
