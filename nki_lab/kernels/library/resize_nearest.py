@@ -43,13 +43,17 @@ def resize_nearest(data_tensor, out_shape):
     sources, results = data_tensor[mine], out[mine]
     pixel = channels * (4 if data_tensor.dtype == nl.float32 else 2)
     rows, columns = _uses(out_shape[1], height), _uses(out_shape[2], width)
+    # A column that is shown this often needs room in SBUF where pixels are short.
+    shown = max(count for _, _, count in columns)
+    short = pixel < _SHORT_BYTES and pixel * (1 + shown) <= _TILE_BYTES
+    most = max(1, _TILE_BYTES // (pixel * (1 + shown) if short else pixel))
     for some in _parts(rows, nl.tile_size.pmax):
         images, splits = _blocks(len(which), len(some), channels, pixel)
         for first in range(0, len(which), images):
             part = slice(first, min(first + images, len(which)))
             source, target = (_split(tensor[part], splits) for tensor in (sources, results))
-            for others in _parts(columns, _most_columns(columns, pixel // splits)):
-                _resize(source, target, some, others, pixel < _SHORT_BYTES)
+            for others in _parts(columns, most):
+                _resize(source, target, some, others, short)
     return out
 
 
@@ -126,12 +130,6 @@ def _blocks(batch, rows, channels, pixel):
 def _split(images, splits):
     """Return images as a view [rows, images, splits, columns, channels of a split]."""
     return images.reshape_dim(3, (splits, images.shape[3] // splits)).permute((1, 0, 3, 2, 4))
-
-
-def _most_columns(columns, pixel):
-    """Return how many of the columns fit in a tile, with the places that show them where these are in SBUF, too."""
-    repeats = max(count for _, _, count in columns) if pixel < _SHORT_BYTES else 0
-    return max(1, _TILE_BYTES // (pixel * (1 + repeats)))
 
 
 def _resize(source, target, rows, columns, short):
@@ -233,6 +231,7 @@ KERNEL = Prebuilt(
     tested=(
         _size(1, 30, 20, 160, 59, 38),
         _size(2, 130, 9, 3, 50, 15),
+        _size(1, 1, 2, 70, 1, 400),
         _size(1, 1, 1, 1, 1, 1),
     ),
     ranges={
