@@ -488,6 +488,11 @@ def _divide(a: Any, b: Any, out: np.ndarray) -> None:
         np.copyto(out, np.rint(quotient), casting="unsafe")
 
 
+def _of_divisor(a: Any, b: Any, y: Any) -> Any:
+    # a = n b + y with an integer n, of which -n is the slope.
+    return (y() - a()) * _inverse(b())
+
+
 #: Rows of operators that no engine has, each rounded once: simulators compute them.
 SIMULATED = {
     "divide": AluOperator(
@@ -495,8 +500,8 @@ SIMULATED = {
         _divide,
         slopes=(lambda a, b, y: _inverse(b()), lambda a, b, y: y() * _inverse(b()) * -1.0),
     ),
-    "fmod": AluOperator(OpClass.ARITHMETIC, np.fmod),
-    "mod": AluOperator(OpClass.ARITHMETIC, np.mod),
+    "fmod": AluOperator(OpClass.ARITHMETIC, np.fmod, slopes=(1, _of_divisor)),
+    "mod": AluOperator(OpClass.ARITHMETIC, np.mod, slopes=(1, _of_divisor)),
 }
 
 _NO_DIVISION = (

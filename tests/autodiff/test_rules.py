@@ -206,6 +206,17 @@ def test_power_and_divide():
     check_gradients(kernel, lambda x, y: x**y / y, x=POSITIVE, y=values(7, low=0.5))
 
 
+def test_remainders():
+    @nki.jit
+    def kernel(x, y):
+        t, u = loaded(x), loaded(y)
+        return stored(nl.mod(t, u)), stored(nl.fmod(t, u))
+
+    check_gradients(
+        kernel, lambda x, y: (np.mod(x, y), np.fmod(x, y)), x=X * 2, y=values(7, low=0.5)
+    )
+
+
 def test_a_divided_number():
     @nki.jit
     def kernel(x):
