@@ -16,6 +16,17 @@ def _attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
     return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=True)
 
 
+def _decode(
+    q: Any, k_active: Any, v_active: Any, k_prior: Any, v_prior: Any, prior_used_len: Any, **_: Any
+) -> Any:
+    used, new = int(prior_used_len[0]), q.shape[3]  # of a batch of one
+    k = torch.cat((k_prior[..., :used], k_active), dim=3).swapaxes(2, 3)
+    v = torch.cat((v_prior[:, :, :used], v_active), dim=2)
+    seen = torch.ones(new, used + new, dtype=torch.bool).tril(used)
+    q = q.permute(0, 2, 3, 1)
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=seen, enable_gqa=True)
+
+
 def _rope(x: Any, cos: Any, sin: Any) -> Any:
     pairs = torch.complex(*x.chunk(2, dim=-1)) * torch.complex(cos, sin)[:, None]
     return torch.cat((pairs.real, pairs.imag), dim=-1)
@@ -73,6 +84,7 @@ def _adamw(**given: Any) -> Any:
 
 #: What PyTorch makes of the arguments of a kernel, tensors of float64 and int64.
 OPERATORS = {
+    "attention_decode": _decode,
     "adaptive_avg_pool2d": lambda in_tensor, output_size: F.adaptive_avg_pool2d(
         in_tensor, output_size
     ),
