@@ -20,8 +20,11 @@ from nki_lab.source import Span, Stack
 from nki_lab.views.explained import ExplainedStep, Layout, Tile
 
 
-def lines_of(file: str, at: str) -> list[tuple[int, int]]:
-    """Return first and last line of what `Step.at` names in a file; UsageError where nothing is called so."""
+def lines_of(file: str, at: str) -> tuple[str, list[tuple[int, int]]]:
+    """Return the file that `Step.at` names, and first and last line of each place; UsageError where there is none."""
+    shared, colon, name = at.partition(".py:")
+    if colon:
+        file, at = str(Path(file).parents[1] / f"{shared}.py"), name
     text = "".join(linecache.getlines(file))
     lines = text.split("\n")
     statements = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
@@ -39,7 +42,7 @@ def lines_of(file: str, at: str) -> list[tuple[int, int]]:
             f"{Path(file).name}: nothing is called or begins with `{at}`",
             help="name a function of this file, or write how a statement of it begins",
         )
-    return sorted(places)
+    return file, sorted(places)
 
 
 def explained_steps(kernel: Kernel, file: str, steps: Iterable[str]) -> tuple[ExplainedStep, ...]:
@@ -50,7 +53,7 @@ def explained_steps(kernel: Kernel, file: str, steps: Iterable[str]) -> tuple[Ex
 def _explained(kernel: Kernel, file: str, step: str) -> ExplainedStep:
     if not isinstance(step, Step) or not step.at:
         return ExplainedStep(str(step))
-    places = lines_of(file, step.at)
+    file, places = lines_of(file, step.at)
     seen: dict[int, bool] = {}
     engines: Counter[str] = Counter()
     tiles: dict[Any, Tile] = {}

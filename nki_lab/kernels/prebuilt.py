@@ -32,7 +32,8 @@ class Step(str):
 
     Args:
         text: the sentence.
-        at: the name of a function of the kernel's module, or how a statement of it begins: all that begin so.
+        at: the name of a function of the kernel's module, or how a statement of it begins: all that begin so. What
+            stands in a module that kernels share is "attention.py:products".
     """
 
     at: str

@@ -10,6 +10,7 @@ import pytest
 
 from nki_lab import kernels
 from nki_lab.errors import UsageError
+from nki_lab.kernels import rows
 from nki_lab.kernels.explained import lines_of
 
 
@@ -20,7 +21,10 @@ def explained():
 
 
 def _lines(kernel, name):
-    function = getattr(inspect.getmodule(kernels.get(kernel).kernel.func), name)
+    return _lines_of(getattr(inspect.getmodule(kernels.get(kernel).kernel.func), name))
+
+
+def _lines_of(function):
     lines, first = inspect.getsourcelines(function)
     return first, first + len(lines) - 1
 
@@ -57,10 +61,12 @@ def test_a_place_is_a_function_or_all_statements_that_begin_so():
     file = inspect.getfile(kernels.get("softmax").kernel.func)
     text = Path(file).read_text(encoding="utf-8").split("\n")
     at = [n for n, line in enumerate(text, 1) if line.strip().startswith("total = ")]
-    assert lines_of(file, "total = ") == [(at[0], at[0])] and len(at) == 1
-    several = lines_of(file, "nisa.tensor_")
+    assert lines_of(file, "total = ") == (file, [(at[0], at[0])]) and len(at) == 1
+    several = lines_of(file, "nisa.tensor_")[1]
     assert len(several) == sum(line.strip().startswith("nisa.tensor_") for line in text) > 1
-    assert lines_of(file, "_reference") == [_lines("softmax", "_reference")]
+    assert lines_of(file, "_reference")[1] == [_lines("softmax", "_reference")]
+    shared, places = lines_of(file, "rows.py:loaded")
+    assert shared == inspect.getfile(rows) and places == [_lines_of(rows.loaded)]
     with pytest.raises(UsageError, match=r"softmax\.py: nothing is called or begins with `nosuch`"):
         lines_of(file, "nosuch")
 

@@ -106,7 +106,9 @@ def test_gradients_are_those_of_the_loss(name):
 @pytest.mark.parametrize("name", kernels.names())
 def test_every_kernel_says_what_it_does(name):
     kernel = kernels.get(name)
-    text = str(kernel.explain(kernel.tested[0], target=kernel.chips[-1]))
+    explained = kernel.explain(kernel.tested[0], target=kernel.chips[-1])
+    text = str(explained)
+    assert any(step.place for step in explained.steps), "no step says which lines it speaks of"
     assert kernel.summary in text
     assert all(step in text for step in kernel.steps)
     assert len(kernel.summary) < 120

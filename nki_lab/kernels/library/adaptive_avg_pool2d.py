@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded
 from nki_lab.kernels.turns import Turns
 from nki_lab.kernels.windows import runs
@@ -250,12 +250,26 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "128 images of one channel lie in the partitions; rows and columns in the free axis.",
-        "The Vector engine adds up the columns of each window, for every row.",
-        "Where elements have two bytes, GpSimd does so for some of the images, at the same time.",
-        "Windows of one size at equal steps are one access pattern, and one instruction.",
-        "The Vector engine adds up the rows of each window, of these sums.",
-        "The Scalar engine divides by the size of the window and casts.",
+        Step(
+            "128 images of one channel lie in the partitions; rows and columns in the free axis.",
+            "elements = loaded(",
+        ),
+        Step(
+            "The Vector engine adds up the columns of each window, for every row.", "_add_columns"
+        ),
+        Step(
+            "Where elements have two bytes, GpSimd does so for some of the images, at the same time.",
+            "def _engines",
+        ),
+        Step(
+            "Windows of one size at equal steps are one access pattern, and one instruction.",
+            "for first, n, step, span in _runs(across)",
+        ),
+        Step(
+            "The Vector engine adds up the rows of each window, of these sums.",
+            "nisa.tensor_reduce(dst=totals",
+        ),
+        Step("The Scalar engine divides by the size of the window and casts.", "nisa.activation("),
     ),
     sources=(
         "nki-samples, adaptive_avg_pool2d_kernel",

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.launched import places, result
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded
 
 # Elements of a partition: a block of 8 x 128 x 512 elements is one tile of 128 rows.
@@ -139,9 +139,18 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "A block of 8 x 128 x 512 elements is seen as 128 rows of 4096: each partition loads whole kilobytes.",
-        "The Vector engine adds the rows below n_elements; the others are set to 0.",
-        "The row in which n_elements lies is added by itself, up to there.",
+        Step(
+            "A block of 8 x 128 x 512 elements is seen as 128 rows of 4096: each partition loads whole kilobytes.",
+            "rows = nl.tile_size.pmax",
+        ),
+        Step(
+            "The Vector engine adds the rows below n_elements; the others are set to 0.",
+            "if full.stop > full.start",
+        ),
+        Step(
+            "The row in which n_elements lies is added by itself, up to there.",
+            "if rest and part.start",
+        ),
     ),
     sources=("NKI documentation, neuronxcc.nki.kernels.tutorial.add_kernel_nx8x128x512",),
 )

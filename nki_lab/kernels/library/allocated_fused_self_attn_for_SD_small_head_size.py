@@ -20,7 +20,7 @@ from nki_lab.kernels.library.fused_self_attn_for_SD_small_head_size import (
     check_self_attention,
     self_attention,
 )
-from nki_lab.kernels.prebuilt import Prebuilt, Refused
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
 
 
 @nki.jit
@@ -91,9 +91,11 @@ KERNEL = Prebuilt(
     ),
     edges={"large": _large},
     steps=(
-        "The keys and values of a head stay in SBUF.",
+        Step("The keys and values of a head stay in SBUF.", "attention.py:_loaded"),
         *STEPS,
-        "The output of 512 queries is transposed by the Tensor engine.",
+        Step(
+            "The output of 512 queries is transposed by the Tensor engine.", "attention.py:joined"
+        ),
     ),
     sources=(
         "nki-samples, reference/allocated_attention.py, allocated_fused_self_attn_for_SD_small_head_size",

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded, of_this_core
 
 # Keys or values that one transfer brings, and columns of a bank of PSUM.
@@ -354,12 +354,32 @@ KERNEL = Prebuilt(
     edges={"lengths, large scores and NaN": _edge},
     steps=(
         "A transfer brings 4096 keys [d, 4096], and 4096 values: 32 that follow each other to each partition.",
-        "The Tensor engine multiplies 128 keys by all queries that share them: scores [128 keys, queries].",
-        "All scores of a head of keys stay in SBUF; keys from prior_used_len on get a score of -1e30.",
-        "The Vector engine finds the largest score of each query in a partition, GpSimd over the partitions.",
-        "The Scalar engine computes exp(scale * (score - largest)); the weights already lie as the next product needs.",
-        "The Tensor engine multiplies them by the values, and by ones for their sum, which divides the output.",
-        "On request a transfer writes the new keys and values behind the used ones, at a place that a register tells.",
+        Step(
+            "The Tensor engine multiplies 128 keys by all queries that share them: scores [128 keys, queries].",
+            "_scores",
+        ),
+        Step(
+            "All scores of a head of keys stay in SBUF; keys from prior_used_len on get a score of -1e30.",
+            "_mask",
+        ),
+        Step(
+            "The Vector engine finds the largest score of each query in a partition, GpSimd over the partitions.",
+            "_weights",
+        ),
+        Step(
+            "The Scalar engine computes exp(scale * (score - largest)); the weights already lie as the next"
+            " product needs.",
+            "weights = nl.ndarray(",
+        ),
+        Step(
+            "The Tensor engine multiplies them by the values, and by ones for their sum, which divides the output.",
+            "_output",
+        ),
+        Step(
+            "On request a transfer writes the new keys and values behind the used ones, at a place that a"
+            " register tells.",
+            "if not update_cache",
+        ),
     ),
     sources=("NKI Library, attention_tkg",),
     refused=(

@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import nki
 from nki_lab.kernels.convolution import Convolution
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats
 
 #: Activation functions the kernel applies, and what they compute.
@@ -234,11 +234,26 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "128 channels lie in the partitions, and the positions in the free axis; zeros stand at the edges.",
-        "Each tap is a matrix product: its filter [channels, out_channels] by up to 512 positions.",
-        "The products of all taps and channels add up in PSUM; short sequences of a batch go through together.",
-        "Of few channels, several taps lie behind each other in the partitions, each with its own shift.",
-        "The Scalar engine adds the bias, applies the function and casts.",
+        Step(
+            "128 channels lie in the partitions, and the positions in the free axis; zeros stand at the edges.",
+            "convolution.py:_input",
+        ),
+        Step(
+            "Each tap is a matrix product: its filter [channels, out_channels] by up to 512 positions.",
+            "convolution.py:nisa.nc_matmul(",
+        ),
+        Step(
+            "The products of all taps and channels add up in PSUM; short sequences of a batch go through together.",
+            "convolution.py:nisa.nc_matmul(",
+        ),
+        Step(
+            "Of few channels, several taps lie behind each other in the partitions, each with its own shift.",
+            "convolution.py:_shift",
+        ),
+        Step(
+            "The Scalar engine adds the bias, applies the function and casts.",
+            "convolution.py:nisa.activation(dst=target",
+        ),
     ),
     sources=("NKI Library, conv1d", "PyTorch documentation, torch.nn.functional.conv1d"),
 )

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import nki
 from nki_lab.kernels.convolution import Convolution
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats
 
 _LARGEST_POOL = 16
@@ -197,12 +197,30 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "128 channels lie in the partitions; rows and columns of the images in the free axis.",
-        "Each tap is a matrix product: its filter [channels, out_channels] by the part of the image it sees.",
-        "The products of all taps and channels add up in one bank of PSUM: whole windows of the pooling.",
-        "Of few channels, several taps lie behind each other in the partitions, each with its own shift.",
-        "The Vector engine keeps the largest of each window; the bias comes after it, as it changes no order.",
-        "The Scalar engine adds the bias and casts.",
+        Step(
+            "128 channels lie in the partitions; rows and columns of the images in the free axis.",
+            "convolution.py:_input",
+        ),
+        Step(
+            "Each tap is a matrix product: its filter [channels, out_channels] by the part of the image it sees.",
+            "convolution.py:nisa.nc_matmul(",
+        ),
+        Step(
+            "The products of all taps and channels add up in one bank of PSUM: whole windows of the pooling.",
+            "convolution.py:nisa.nc_matmul(",
+        ),
+        Step(
+            "Of few channels, several taps lie behind each other in the partitions, each with its own shift.",
+            "convolution.py:_shift",
+        ),
+        Step(
+            "The Vector engine keeps the largest of each window; the bias comes after it, as it changes no order.",
+            "convolution.py:_pooled",
+        ),
+        Step(
+            "The Scalar engine adds the bias and casts.",
+            "convolution.py:nisa.activation(dst=target",
+        ),
     ),
     sources=("PyTorch documentation, torch.nn.functional.conv2d and max_pool2d",),
 )

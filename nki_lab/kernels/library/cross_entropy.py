@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import elements_at, loaded, of_this_core, places_in_rows
 
 _STEP = 8192
@@ -120,12 +120,24 @@ KERNEL = Prebuilt(
     chips=("trn2", "trn3"),  # where transfers gather
     cores=(1, 2),
     steps=(
-        "128 rows lie in the partitions, and 8192 classes at a time in the free axis.",
-        "The Vector engine finds the largest logit so far.",
-        "The Scalar engine computes exp(logit - largest) and adds up each row in one instruction.",
-        "What was summed before is multiplied by exp(largest before - largest).",
-        "One transfer gathers the logit of each row's class: its place is row * classes + class.",
-        "The loss is log(sum) + largest - that logit.",
+        Step(
+            "128 rows lie in the partitions, and 8192 classes at a time in the free axis.",
+            "tile = loaded(",
+        ),
+        Step("The Vector engine finds the largest logit so far.", "nisa.tensor_reduce("),
+        Step(
+            "The Scalar engine computes exp(logit - largest) and adds up each row in one instruction.",
+            "nisa.activation_reduce(",
+        ),
+        Step(
+            "What was summed before is multiplied by exp(largest before - largest).",
+            "nisa.activation(dst=fade",
+        ),
+        Step(
+            "One transfer gathers the logit of each row's class: its place is row * classes + class.",
+            "chosen = loaded(",
+        ),
+        Step("The loss is log(sum) + largest - that logit.", "nisa.tensor_tensor(dst=difference"),
     ),
     sources=("NKI Library, cross entropy forward",),
     falls_short={

@@ -11,7 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.attention import loaded_rows
 from nki_lab.kernels.convolution import load_columns
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats
 from nki_lab.kernels.turns import Turns
 
@@ -290,11 +290,27 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "128 channels lie in the partitions, and the positions in the free axis; zeros stand at the edges.",
-        "The positions that a tap sees are multiplied by its weight, one number per partition, and added in float32.",
-        "Of half of the blocks of 2048 positions, the Vector engine multiplies and adds at once.",
-        "Of the others, the Scalar engine multiplies and GpSimd adds, at the same time.",
-        "With more taps than positions, the products of each window are added up instead.",
+        Step(
+            "128 channels lie in the partitions, and the positions in the free axis; zeros stand at the edges.",
+            "load_columns(",
+        ),
+        Step(
+            "The positions that a tap sees are multiplied by its weight, one number per partition, and"
+            " added in float32.",
+            "_sum_taps",
+        ),
+        Step(
+            "Of half of the blocks of 2048 positions, the Vector engine multiplies and adds at once.",
+            "if engine == nisa.engine.vector and k",
+        ),
+        Step(
+            "Of the others, the Scalar engine multiplies and GpSimd adds, at the same time.",
+            "nisa.activation(dst=product",
+        ),
+        Step(
+            "With more taps than positions, the products of each window are added up instead.",
+            "_sum_windows",
+        ),
     ),
     sources=(
         "NKI Library, depthwise_conv1d_implicit_gemm",

@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded, of_this_core, register_of
 
 # Queries of a group, the widest moving operand, and keys that one transfer brings.
@@ -426,12 +426,31 @@ KERNEL = Prebuilt(
         "earlier keys, large scores": _edge(_large_scores, 15),
     },
     steps=(
-        "d lies in the partitions of queries and keys, the keys in those of the values.",
-        "The Tensor engine multiplies 128 keys by 512 queries: scores [128 keys, 512 queries] in PSUM.",
-        "The Scalar engine computes exp(score); the weights already lie as the next product needs them.",
-        "The Tensor engine multiplies weights by values and by a column of ones: output and sum of 128 queries.",
-        "The Vector engine divides the output by the sum, and notes where it is not finite, or the sum below 1e-18.",
-        "A loop of the device computes such heads again, with the largest score of each query subtracted.",
+        Step(
+            "d lies in the partitions of queries and keys, the keys in those of the values.",
+            "_loaded",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 keys by 512 queries: scores [128 keys, 512 queries] in PSUM.",
+            "for n, (key, size) in enumerate(parts)",
+        ),
+        Step(
+            "The Scalar engine computes exp(score); the weights already lie as the next product needs them.",
+            "for numbers, size, begin in each",
+        ),
+        Step(
+            "The Tensor engine multiplies weights by values and by a column of ones: output and sum of 128 queries.",
+            "for query in range(begins[n]",
+        ),
+        Step(
+            "The Vector engine divides the output by the sum, and notes where it is not finite, or the sum"
+            " below 1e-18.",
+            "for n in range(0, count, pmax)",
+        ),
+        Step(
+            "A loop of the device computes such heads again, with the largest score of each query subtracted.",
+            "_again",
+        ),
     ),
     sources=("T. Dao, arXiv:2307.08691", "nki-samples, flash attention"),
     refused=(

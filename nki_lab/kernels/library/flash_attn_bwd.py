@@ -21,7 +21,7 @@ from nki_lab.kernels.attention import (
     transposed,
 )  # fmt: skip
 from nki_lab.kernels.launched import places, result
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded
 
 # Queries stay in SBUF, for all heads that share keys, while they and their gradients take so much of each partition.
@@ -456,12 +456,30 @@ KERNEL = Prebuilt(
     },
     steps=(
         "The sum of dy * o of each query is taken first, by a product with a column of ones.",
-        "For 512 keys at a time, all queries that see them follow, 128 at a time; other pairs are skipped.",
-        "The weights are computed again: exp(scale * q.T @ k - lse), with -inf for pairs that are not seen.",
-        "With dropout, the same seeds draw the same weights as in flash_fwd.",
-        "The gradient by the weights is dy.T @ v; that by the scores is weight * (gradient - sum).",
-        "Gradients by keys and values are summed in PSUM: q @ by_scores and dy @ weights.",
-        "The gradient by the scores is transposed for the one by the queries, which is summed in SBUF.",
+        Step(
+            "For 512 keys at a time, all queries that see them follow, 128 at a time; other pairs are skipped.",
+            "for first in range(0, queries, 128)",
+        ),
+        Step(
+            "The weights are computed again: exp(scale * q.T @ k - lse), with -inf for pairs that are not seen.",
+            "nisa.activation(dst=weights",
+        ),
+        Step(
+            "With dropout, the same seeds draw the same weights as in flash_fwd.",
+            "if kept is not None",
+        ),
+        Step(
+            "The gradient by the weights is dy.T @ v; that by the scores is weight * (gradient - sum).",
+            "by_scores = tile(",
+        ),
+        Step(
+            "Gradients by keys and values are summed in PSUM: q @ by_scores and dy @ weights.",
+            "of_keys.add(",
+        ),
+        Step(
+            "The gradient by the scores is transposed for the one by the queries, which is summed in SBUF.",
+            "for n, turned in enumerate(transposed(by_scores)",
+        ),
     ),
     sources=(
         "aws-neuron-sdk 2.21, neuronxcc.nki.kernels.attention.flash_attn_bwd",

@@ -30,7 +30,7 @@ from nki_lab.kernels.attention import (
 )  # fmt: skip
 from nki_lab.kernels.direct import Exact, attended
 from nki_lab.kernels.launched import places, result
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded
 
 
@@ -399,14 +399,36 @@ KERNEL = Prebuilt(
     edges={"bias": _with_bias, "hidden": _with_nan, "large": _large},
     cores=(1, 2),
     steps=(
-        "Each head of keys and values is loaded once, and all heads of queries that share it follow.",
-        "The Tensor engine multiplies 128 keys by 512 queries; tiles of pairs that are not seen are skipped.",
-        "The Scalar engine computes exp(score) of 256 keys in one instruction; GpSimd clears pairs that are not seen.",
-        "The weights lie as the next product needs them: by the values, and by a column of ones for their sums.",
-        "The output is divided by the sum of weights; lse, the logarithm of the sums, is taken for a head at once.",
-        "Where a sum leaves 1e-18 to 1e18, a loop computes all again with the largest score subtracted, 128 queries at"
-        " a time: their weights are transposed, and what was summed before is faded.",
-        "So it computes with a logit bias and with dropout, whose generator is seeded for each tile of weights.",
+        Step(
+            "Each head of keys and values is loaded once, and all heads of queries that share it follow.",
+            "attention.py:_loaded",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 keys by 512 queries; tiles of pairs that are not seen are skipped.",
+            "direct.py:nisa.nc_matmul(",
+        ),
+        Step(
+            "The Scalar engine computes exp(score) of 256 keys in one instruction; GpSimd clears pairs that"
+            " are not seen.",
+            "direct.py:for n in range(1 if alike",
+        ),
+        Step(
+            "The weights lie as the next product needs them: by the values, and by a column of ones for their sums.",
+            "direct.py:for query in range(begin, end, 128)",
+        ),
+        Step(
+            "The output is divided by the sum of weights; lse, the logarithm of the sums, is taken for a head at once.",
+            "direct.py:for n in range(0, count, 128)",
+        ),
+        Step(
+            "Where a sum leaves 1e-18 to 1e18, a loop computes all again with the largest score subtracted, 128"
+            " queries at a time: their weights are transposed, and what was summed before is faded.",
+            "stepwise",
+        ),
+        Step(
+            "So it computes with a logit bias and with dropout, whose generator is seeded for each tile of weights.",
+            "stepwise",
+        ),
     ),
     sources=(
         "aws-neuron-sdk 2.21, neuronxcc.nki.kernels.attention.flash_fwd",

@@ -25,7 +25,7 @@ from nki_lab.kernels.attention import (
 )  # fmt: skip
 from nki_lab.kernels.direct import Exact, attended
 from nki_lab.kernels.launched import places, result
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 
 #: What the scores are multiplied by, whatever the width of a head is.
 SCALE = 0.125
@@ -131,10 +131,23 @@ def multiplies(batch: int, sequence: int, d: int, causal: int) -> int:
 
 #: What both layouts have in common.
 STEPS = (
-    "The Tensor engine multiplies 128 keys by 512 queries; the Scalar engine takes exp(score / 8) of 256 keys at once.",
-    "The weights lie as the next product needs them: by the values, and by a column of ones for their sums.",
-    "After all keys the output is divided by the sum of weights.",
-    "Where a sum leaves 1e-18 to 1e18, a loop computes all heads again with the largest score subtracted.",
+    Step(
+        "The Tensor engine multiplies 128 keys by 512 queries; the Scalar engine takes exp(score / 8)"
+        " of 256 keys at once.",
+        "direct.py:for n in range(1 if alike",
+    ),
+    Step(
+        "The weights lie as the next product needs them: by the values, and by a column of ones for their sums.",
+        "direct.py:for query in range(begin, end, 128)",
+    ),
+    Step(
+        "After all keys the output is divided by the sum of weights.",
+        "direct.py:for n in range(0, count, 128)",
+    ),
+    Step(
+        "Where a sum leaves 1e-18 to 1e18, a loop computes all heads again with the largest score subtracted.",
+        "library/fused_self_attn_for_SD_small_head_size.py:stepwise",
+    ),
 )
 
 
@@ -189,7 +202,10 @@ KERNEL = Prebuilt(
         "bfloat16": "the Tensor engine also transposes the keys, which the products wait for"
     },
     steps=(
-        "The keys of a head are transposed once, and stay in SBUF with its values.",
+        Step(
+            "The keys of a head are transposed once, and stay in SBUF with its values.",
+            "attention.py:_loaded",
+        ),
         *STEPS,
     ),
     sources=(

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt
+from nki_lab.kernels.prebuilt import Prebuilt, Step
 from nki_lab.kernels.rows import check_rows, per_column, tiles_of_rows
 
 # Columns that GpSimd adds at a time.
@@ -118,11 +118,26 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     cores=(1, 2),
     steps=(
-        "128 rows lie in the partitions, and the width in the free axis.",
-        "bn_stats gives mean and variance of up to 512 elements of each row, bn_aggr those of the row.",
-        "The Scalar engine multiplies by 1 / sqrt(variance + eps) and adds -mean / sqrt(variance + eps).",
-        "The Vector engine multiplies by gamma; GpSimd adds beta.",
-        "In bfloat16 the Scalar engine computes mean and variance of every third tile, so that engines are even.",
+        Step(
+            "128 rows lie in the partitions, and the width in the free axis.",
+            "for number, (part, size, tile) in enumerate",
+        ),
+        Step(
+            "bn_stats gives mean and variance of up to 512 elements of each row, bn_aggr those of the row.",
+            "_moments",
+        ),
+        Step(
+            "The Scalar engine multiplies by 1 / sqrt(variance + eps) and adds -mean / sqrt(variance + eps).",
+            "nisa.activation(dst=result",
+        ),
+        Step(
+            "The Vector engine multiplies by gamma; GpSimd adds beta.",
+            "nisa.tensor_tensor(dst=result, data1=result, data2=scales",
+        ),
+        Step(
+            "In bfloat16 the Scalar engine computes mean and variance of every third tile, so that engines are even.",
+            "_moments_by_scalar",
+        ),
     ),
     sources=("NKI Library, LayerNorm",),
 )

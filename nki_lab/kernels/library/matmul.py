@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded, of_this_core
 
 # A block of the result, and how many bytes of one row or column of the operands stay in SBUF with it. Each operand is
@@ -126,10 +126,21 @@ KERNEL = Prebuilt(
     cores=(1, 2),
     steps=(
         "The depth lies in the partitions of both operands; a block of the result is 1024 x 1024.",
-        "128 rows of the depth at a time are loaded, as wide as the block; a row is at least 2 KiB.",
-        "The Tensor engine multiplies 128 x 128 by 128 x 512, and adds up to 2 KiB of depth in PSUM.",
-        "The Vector engine adds PSUM to the float32 sums of the block in SBUF.",
-        "At the end of the depth the sums are cast and stored.",
+        Step(
+            "128 rows of the depth at a time are loaded, as wide as the block; a row is at least 2 KiB.",
+            "_loaded",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 x 128 by 128 x 512, and adds up to 2 KiB of depth in PSUM.",
+            "for a, b in zip(stationary, moving",
+        ),
+        Step(
+            "The Vector engine adds PSUM to the float32 sums of the block in SBUF.",
+            "nisa.tensor_tensor(dst=total",
+        ),
+        Step(
+            "At the end of the depth the sums are cast and stored.", "for m, total in sums.items()"
+        ),
     ),
     sources=("NKI documentation, matrix multiplication tutorial",),
     refused=(

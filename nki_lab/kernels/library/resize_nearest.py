@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.launched import places, result
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats
 from nki_lab.kernels.windows import runs
 
@@ -282,12 +282,30 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "Rows of an image lie in the partitions; columns and channels in the free axis.",
-        "Several images, or several parts of the channels, fill the partitions: each DMA engine serves 8 of them.",
-        "Rows and columns that the result shows are loaded, each once.",
-        "Neighbours that go to places at equal steps form a run, which one access pattern describes.",
-        "A row or column that is shown several times is stored several times: it is loaded once.",
-        "Pixels below 512 bytes are repeated in SBUF first, so that whole rows are stored.",
+        Step(
+            "Rows of an image lie in the partitions; columns and channels in the free axis.",
+            "tile = nl.ndarray(",
+        ),
+        Step(
+            "Several images, or several parts of the channels, fill the partitions: each DMA engine serves 8 of them.",
+            "_blocks",
+        ),
+        Step(
+            "Rows and columns that the result shows are loaded, each once.",
+            "for m, left in _loads(columns)",
+        ),
+        Step(
+            "Neighbours that go to places at equal steps form a run, which one access pattern describes.",
+            "_patterns",
+        ),
+        Step(
+            "A row or column that is shown several times is stored several times: it is loaded once.",
+            "for k, top in _stores(rows)",
+        ),
+        Step(
+            "Pixels below 512 bytes are repeated in SBUF first, so that whole rows are stored.",
+            "if short:",
+        ),
     ),
     sources=(
         "NKI documentation, neuronxcc.nki.kernels.vision.resize_nearest_fixed_dma_kernel",

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
 from nki_lab.kernels.rows import check_rows, per_column, tiles_of_rows
 
 
@@ -66,10 +66,19 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     cores=(1, 2),
     steps=(
-        "128 rows lie in the partitions, and the width in the free axis.",
-        "The Scalar engine squares a tile and adds up each row in one instruction.",
-        "It takes 1 / sqrt of the mean: one number for each partition.",
-        "The Vector engine multiplies the tile by that number and by gamma, in one instruction.",
+        Step(
+            "128 rows lie in the partitions, and the width in the free axis.",
+            "for part, size, tile in tiles_of_rows",
+        ),
+        Step(
+            "The Scalar engine squares a tile and adds up each row in one instruction.",
+            "nisa.activation_reduce(",
+        ),
+        Step("It takes 1 / sqrt of the mean: one number for each partition.", "nisa.activation("),
+        Step(
+            "The Vector engine multiplies the tile by that number and by gamma, in one instruction.",
+            "nisa.scalar_tensor_tensor(",
+        ),
     ),
     sources=("NKI Library, RMSNorm",),
     refused=(

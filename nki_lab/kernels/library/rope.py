@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded
 
 
@@ -123,10 +123,23 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     cores=(1, 2),
     steps=(
-        "128 tokens lie in the partitions, heads and d in the free axes.",
-        "One tile of cosines and one of sines serve all heads: a view with step 0 along the heads.",
-        "The Vector engine multiplies by the cosines, and by the sines with their sign: in float32 GpSimd does that.",
-        "The Vector engine adds both products. In bfloat16 they are rounded, and pass it two in a cycle.",
+        Step(
+            "128 tokens lie in the partitions, heads and d in the free axes.",
+            "tile, low_high = loaded(",
+        ),
+        Step(
+            "One tile of cosines and one of sines serve all heads: a view with step 0 along the heads.",
+            "cosines, sines = (",
+        ),
+        Step(
+            "The Vector engine multiplies by the cosines, and by the sines with their sign: in float32"
+            " GpSimd does that.",
+            "for turned, other, factor in",
+        ),
+        Step(
+            "The Vector engine adds both products. In bfloat16 they are rounded, and pass it two in a cycle.",
+            "nisa.tensor_tensor(dst=tile",
+        ),
     ),
     sources=("J. Su et al., arXiv:2104.09864", "NKI Library, RoPE"),
     refused=(

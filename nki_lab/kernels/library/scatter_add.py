@@ -147,7 +147,10 @@ KERNEL = Prebuilt(
             "One transfer gathers the rows of the result, and the Vector engine adds the sums to them.",
             "total = loaded(",
         ),
-        "One transfer scatters them, of equal indices the first, and skips the others.",
+        Step(
+            "One transfer scatters them, of equal indices the first, and skips the others.",
+            "nisa.dma_copy(",
+        ),
         "The next 128 indices wait for that transfer, as they may name the same rows.",
     ),
     sources=("NKI Library, scatter-add",),

@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded
 from nki_lab.kernels.turns import Turns
 
@@ -254,12 +254,30 @@ KERNEL = Prebuilt(
         ),
     ),
     steps=(
-        "128 images of one channel lie in the partitions; rows and columns in the free axis.",
-        "The largest of three neighbours in each row, then of three rows: the largest of each window.",
-        "A value goes to the first of the three rows whose largest element equals that of the window.",
-        "In that row it goes to the first of the three elements that equals the largest of the row.",
-        "Rows that two windows share carry the sums from one group of rows to the next.",
-        "In float32 groups of rows alternate between the Vector engine and GpSimd, which work at the same time.",
+        Step(
+            "128 images of one channel lie in the partitions; rows and columns in the free axis.",
+            "elements, values = loaded(",
+        ),
+        Step(
+            "The largest of three neighbours in each row, then of three rows: the largest of each window.",
+            "of_rows = across.largest(",
+        ),
+        Step(
+            "A value goes to the first of the three rows whose largest element equals that of the window.",
+            "sums = down.scattered(",
+        ),
+        Step(
+            "In that row it goes to the first of the three elements that equals the largest of the row.",
+            "result = across.scattered(",
+        ),
+        Step(
+            "Rows that two windows share carry the sums from one group of rows to the next.",
+            "carried = _scatter(",
+        ),
+        Step(
+            "In float32 groups of rows alternate between the Vector engine and GpSimd, which work at the same time.",
+            "_engines",
+        ),
     ),
     sources=(
         "NKI documentation, neuronxcc.nki.kernels.vision.select_and_scatter_kernel",

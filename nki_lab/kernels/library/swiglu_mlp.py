@@ -9,7 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.prebuilt import Prebuilt, Refused, require
+from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import activated, row_tiles
 from nki_lab.kernels.rows import of_this_core
 
@@ -133,11 +133,23 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     cores=(1, 2),
     steps=(
-        "512 tokens go through all weights before the next 512: they lie in the free axis.",
-        "The Tensor engine multiplies 128 inner columns of gate and up by the tokens, summed over hidden in PSUM.",
-        "The Scalar engine applies silu, the Vector engine multiplies both: [128 inner, 512 tokens] in SBUF.",
+        Step(
+            "512 tokens go through all weights before the next 512: they lie in the free axis.",
+            "inputs = list(",
+        ),
+        Step(
+            "The Tensor engine multiplies 128 inner columns of gate and up by the tokens, summed over hidden in PSUM.",
+            "activations.append(activated(",
+        ),
+        Step(
+            "The Scalar engine applies silu, the Vector engine multiplies both: [128 inner, 512 tokens] in SBUF.",
+            "projections.py:nisa.activation(dst=smooth",
+        ),
         "The inner axis lies in the partitions now, as the next product needs it: nothing is transposed.",
-        "128 tokens are multiplied by 512 columns of down, summed over inner in PSUM, cast and stored.",
+        Step(
+            "128 tokens are multiplied by 512 columns of down, summed over inner in PSUM, cast and stored.",
+            "_project",
+        ),
     ),
     sources=("N. Shazeer, arXiv:2002.05202", "NKI Library, MLP"),
     refused=(
