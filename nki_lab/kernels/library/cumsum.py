@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.dtypes import DTYPES
-from nki_lab.kernels.prebuilt import Prebuilt
+from nki_lab.kernels.prebuilt import Prebuilt, Step
 from nki_lab.kernels.rows import check_rows, register_of, tiles_of_rows
 
 # Blocks of 128 columns that are transposed together.
@@ -138,12 +138,24 @@ KERNEL = Prebuilt(
     cores=(1, 2),
     edges={"infinity and NaN": _infinite},
     steps=(
-        "128 rows lie in the partitions, and the width in the free axis.",
-        "In float32 the Vector engine scans each row: sum = sum * 1 + x.",
+        Step(
+            "128 rows lie in the partitions, and the width in the free axis.",
+            "for part, size, tile in tiles_of_rows",
+        ),
+        Step("In float32 the Vector engine scans each row: sum = sum * 1 + x.", "_scan"),
         "In bfloat16, where the transfers take half the time, that would be too slow.",
-        "There the Tensor engine transposes 128 columns at a time, and multiplies them by a triangle of ones.",
-        "The Scalar engine adds the sum of the columns before, which the Vector engine keeps, and rounds.",
-        "A sum that is not finite has spoiled those before it: a loop of the device then scans all rows.",
+        Step(
+            "There the Tensor engine transposes 128 columns at a time, and multiplies them by a triangle of ones.",
+            "_multiply",
+        ),
+        Step(
+            "The Scalar engine adds the sum of the columns before, which the Vector engine keeps, and rounds.",
+            "nisa.activation(dst=result",
+        ),
+        Step(
+            "A sum that is not finite has spoiled those before it: a loop of the device then scans all rows.",
+            "nl.fori_loop(",
+        ),
     ),
     sources=("NKI Library, cumsum",),
 )
