@@ -11,7 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import check_floats, loaded
+from nki_lab.kernels.rows import check_floats, loaded, of_this_core
 
 _STEP = 2048  # columns of a tile
 
@@ -47,7 +47,9 @@ def adam(
     step, root, decay = (loaded(x) for x in (step_size_ptr, inv_bc2_sqrt_ptr, wd_factor_ptr))
     for scalar, op, operand in ((step, nl.multiply, -1.0), (root, nl.multiply, root)):
         nisa.tensor_scalar(dst=scalar, data=scalar, op0=op, operand0=operand)  # -step, root ** 2
-    for views in _tiles((*inputs, *outs)):
+    for n, views in enumerate(_tiles((*inputs, *outs))):
+        if not of_this_core(n):
+            continue
         param, grad, average, square = (loaded(view) for view in views[:4])
         size = param.shape[0]
         if not decoupled:
@@ -188,11 +190,12 @@ KERNEL = Prebuilt(
         {"count": 1024 * 1024, "decoupled": 1},
         {"count": 16 * 1024 * 1024, "decoupled": 1},
     ),
+    cores=(1, 2),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(
         Step(
             "The parameters lie over 128 partitions, 2048 of each at a time; up to 127 at the end lie in one.",
-            "for views in _tiles(",
+            "for n, views in enumerate(_tiles(",
         ),
         Step("Adam adds decay * parameter to the gradient.", "if not decoupled"),
         Step(

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import check_floats, loaded
+from nki_lab.kernels.rows import check_floats, loaded, of_this_core
 
 _MOST = 16_384
 
@@ -39,7 +39,9 @@ def argsort(data, descending=False):
         dst=earlier, pattern=[[-1, pmax]], offset=0, channel_multiplier=1, on_true_tile=earlier,
         on_false_value=0.0, cmp_op=nl.greater,
     )  # fmt: skip
-    for first in range(0, count, pmax):
+    for n, first in enumerate(range(0, count, pmax)):
+        if not of_this_core(n):
+            continue
         part = slice(first, min(first + pmax, count))
         size = part.stop - first
         mine = _without_nan(data[:, part].reshape((size, 1)))
@@ -131,6 +133,7 @@ KERNEL = Prebuilt(
     ),
     ranges={"count": range(1, 600), "descending": range(2)},
     timed=({"count": 1024, "descending": 0}, {"count": 16384, "descending": 0}),
+    cores=(1, 2),
     tolerance={"float32": 0.0, "bfloat16": 0.0},
     chips=("trn2", "trn3"),  # where transfers scatter
     steps=(

@@ -11,7 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import check_floats, elements_at, loaded, places_in_rows
+from nki_lab.kernels.rows import check_floats, elements_at, loaded, of_this_core, places_in_rows
 
 _STEP = 8192
 _WIDEST = 2**17  # 128 rows of this width are as many elements as float32 counts
@@ -34,7 +34,9 @@ def cross_entropy_backward(logits, targets, lse, reduction="mean"):
     rows, classes = logits.shape
     out = nl.ndarray((rows, classes), dtype=logits.dtype, buffer=nl.shared_hbm)
     count = rows if reduction == "mean" else 1
-    for first in range(0, rows, nl.tile_size.pmax):
+    for n, first in enumerate(range(0, rows, nl.tile_size.pmax)):
+        if not of_this_core(n):
+            continue
         part = slice(first, min(first + nl.tile_size.pmax, rows))
         size = part.stop - first
         # exp(x - lse) / count = exp(x + shift)
@@ -126,6 +128,7 @@ KERNEL = Prebuilt(
     ranges={"rows": range(1, 200), "classes": range(1, 600)},
     timed=({"rows": 256, "classes": 8192}, {"rows": 1024, "classes": 65536}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
+    cores=(1, 2),
     chips=("trn2", "trn3"),  # where transfers gather and scatter
     steps=(
         Step(

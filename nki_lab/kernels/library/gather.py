@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
-from nki_lab.kernels.rows import check_index, indices_of_rows, loaded
+from nki_lab.kernels.rows import check_index, indices_of_rows, loaded, of_this_core
 
 _STEP = 8192  # columns that are moved at once
 
@@ -32,7 +32,9 @@ def gather(input, dim, index):
     check_index("gather", input, dim, index)
     count, width = index.shape[0], input.shape[1]
     out = nl.ndarray((count, width), dtype=input.dtype, buffer=nl.shared_hbm)
-    for indices, rows in indices_of_rows(index, out):
+    for n, (indices, rows) in enumerate(indices_of_rows(index, out)):
+        if not of_this_core(n):
+            continue
         for start in range(0, width, _STEP):
             columns = slice(start, min(start + _STEP, width))
             tile = loaded(input[:, columns].vector_select(0, indices))
@@ -78,12 +80,13 @@ KERNEL = Prebuilt(
         {"rows": 1024, "width": 1024, "count": 1024},
         {"rows": 8192, "width": 4096, "count": 8192},
     ),
+    cores=(1, 2),
     tolerance={"float32": 0.0, "bfloat16": 0.0},
     chips=("trn2", "trn3"),  # where transfers gather
     steps=(
         Step(
             "Partition p holds the indices of rows that follow each other, so that one transfer loads them all.",
-            "for indices, rows in indices_of_rows",
+            "for n, (indices, rows) in",
         ),
         Step(
             "One transfer gathers the rows that 128 indices name, of each partition one; GpSimd makes its descriptors.",

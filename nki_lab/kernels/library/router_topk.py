@@ -12,7 +12,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import row_tiles
-from nki_lab.kernels.rows import check_floats, per_column
+from nki_lab.kernels.rows import check_floats, of_this_core, per_column
 
 _EIGHT = 8  # what the Vector engine finds at once
 _LARGEST = float(np.finfo(np.float32).max)
@@ -52,7 +52,9 @@ def router_topk(x, w, w_bias, act_fn, k, router_pre_norm=True, norm_topk_prob=Fa
     bias = None if w_bias is None else per_column(w_bias)
     width = _BYTES // (len(weights) * (4 if x.dtype == nl.float32 else 2)) // pmax * pmax
     width = min(max(width, pmax), 1024)
-    for start, tiles, size in _blocks(tokens, width):
+    for block_number, (start, tiles, size) in enumerate(_blocks(tokens, width)):
+        if not of_this_core(block_number):
+            continue
         block = slice(start, start + tiles * size)
         inputs = list(row_tiles(x, start, tiles * size))
         # Partition p holds tokens p * tiles and up: a transfer then stores rows that follow each other.
@@ -253,6 +255,7 @@ KERNEL = Prebuilt(
         {"hidden": 4096, "tokens": 8192, "experts": 128, "k": 8, "mode": 2},
     ),
     multiplies=lambda hidden, tokens, experts, k, mode: 2 * hidden * tokens * experts,
+    cores=(1, 2),
     tolerance={"float32": 1e-5, "bfloat16": 1e-5},
     steps=(
         Step(

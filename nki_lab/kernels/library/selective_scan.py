@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import check_floats, loaded
+from nki_lab.kernels.rows import check_floats, loaded, of_this_core
 
 # Steps that are scanned at once, and those of all states.
 _STEPS, _ELEMENTS = 512, 8192
@@ -39,7 +39,8 @@ def selective_scan(x, dt, A, B, C, D=None, initial_state=None):
     (batch, channels, steps), states, pmax = x.shape, A.shape[1], nl.tile_size.pmax
     y = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     final = nl.ndarray((batch, channels, states), dtype=nl.float32, buffer=nl.shared_hbm)
-    tiles = [slice(c, min(c + pmax, channels)) for c in range(0, channels, pmax)]
+    every = [slice(c, min(c + pmax, channels)) for c in range(0, channels, pmax)]
+    tiles = [tile for n, tile in enumerate(every) if of_this_core(n)]
     rates = [_float32(loaded(A[tile])) for tile in tiles]
     skips = [None if D is None else _float32(loaded(_column(D[tile]))) for tile in tiles]
     length = min(_STEPS, _ELEMENTS // states)
@@ -210,6 +211,7 @@ KERNEL = Prebuilt(
         {"batch": 1, "channels": 256, "steps": 512, "states": 16, "more": 1},
         {"batch": 1, "channels": 1024, "steps": 2048, "states": 16, "more": 1},
     ),
+    cores=(1, 2),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     steps=(
         Step(

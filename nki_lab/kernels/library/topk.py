@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import check_floats
+from nki_lab.kernels.rows import check_floats, of_this_core
 
 _EIGHT = 8  # what the Vector engine finds at once
 _STEP = 16_384  # columns that are searched at once, which is what one instruction takes
@@ -39,7 +39,9 @@ def topk(inp, k):
     values = nl.ndarray((rows, k), dtype=inp.dtype, buffer=nl.shared_hbm)
     indices = nl.ndarray((rows, k), dtype=nl.int32, buffer=nl.shared_hbm)
     many = -(-k // _EIGHT) * _EIGHT
-    for first in range(0, rows, nl.tile_size.pmax):
+    for tile_of_rows, first in enumerate(range(0, rows, nl.tile_size.pmax)):
+        if not of_this_core(tile_of_rows):
+            continue
         part = slice(first, min(first + nl.tile_size.pmax, rows))
         size = part.stop - first
         best = nl.ndarray((size, len(steps) * many), dtype=nl.float32, buffer=nl.sbuf)
@@ -235,6 +237,7 @@ KERNEL = Prebuilt(
         {"rows": 128, "width": 8192, "k": 8},
         {"rows": 1024, "width": 32768, "k": 8},
     ),
+    cores=(1, 2),
     tolerance={"float32": 0.0, "bfloat16": 0.0},
     steps=(
         Step(
