@@ -44,7 +44,7 @@ BUDGETS = {
     "frameworks": 2_900,
     "ir": 10_050,
     "isa": 11_750,
-    "kernels": 11_700,
+    "kernels": 12_400,
     "language": 2_600,
     "magics": 3_050,
     "migration": 5_600,

@@ -55,12 +55,12 @@ def topk(inp, k):
                     dst=places[:, mine], data=places[:, mine], op0=nl.add, operand0=start
                 )
         if len(steps) > 1:
-            found = [
+            merged = [
                 nl.ndarray((size, many), dtype=dtype, buffer=nl.sbuf)
                 for dtype in (nl.float32, nl.uint32)
             ]
-            _search(best, *found)
-            best, places = found[0], _at(places, found[1])
+            _search(best, *merged)
+            best, places = merged[0], _at(places, merged[1])
         _finish(best, places, k)
         result = nl.ndarray((size, k), dtype=inp.dtype, buffer=nl.sbuf)
         nisa.tensor_copy(dst=result, src=best[:, :k])
