@@ -19,7 +19,7 @@ from nki_lab.autodiff.tile import Tile, empty, filled, product
 from nki_lab.dtypes import DType, float32
 from nki_lab.errors import NkiError, NoGradient
 from nki_lab.ir.building.builder import Builder
-from nki_lab.ir.definition.instruction import READ, UPDATE, WRITE, Instruction
+from nki_lab.ir.definition.instruction import READ, UPDATE, Instruction
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.fields import Addressing
 from nki_lab.ir.tensor.storage import Storage
@@ -104,6 +104,18 @@ class Step:
     def gradient(self, name: str = "dst") -> Tile | None:
         """Return the gradient of a result, or None where nothing depends on it."""
         return self._gradients.get(name)
+
+    def gradient_with_sum(self, sums: bool, elements: int) -> Tile:
+        """Return the gradient of `elements` results per partition that `reduce_res` adds up, where `sums` says so."""
+        gradient, of_sum = self.gradient(), self.gradient("reduce_res")
+        if of_sum is None:
+            assert gradient is not None
+            return gradient
+        if not sums:
+            self.refuse(
+                "gives a sum over several instructions, or another reduction, which has no rule"
+            )
+        return of_sum.repeated(elements) if gradient is None else gradient + of_sum
 
     def value(self, name: str) -> Any:
         """Return what an operand held: a tile, or the number given as it."""
@@ -270,14 +282,16 @@ class Step:
         first, second = (*map(of_slope, slopes), None)[:2]
         return first, second
 
-    def chain(self, data: str, *steps: tuple[Op | None, str, bool]) -> None:
-        """Hand the gradient of `dst` on through operators, one after the other.
+    def chain(
+        self, data: str, *steps: tuple[Op | None, str, bool], gradient: Tile | None = None
+    ) -> None:
+        """Hand a gradient, that of `dst` where none is given, on through operators, one after the other.
 
         Args:
             data: the operand on the left of the first one.
             steps: (operator or None, its other operand, whether that is on the left).
         """
-        gradient = self.gradient()
+        gradient = self.gradient() if gradient is None else gradient
         steps = tuple(step for step in steps if step[0] is not None)
         if gradient is None or not any(self.wants(n) for n in (data, *(n for _, n, _ in steps))):
             return
@@ -311,6 +325,16 @@ class Step:
                 return
             gradient = of_data()
         self.add(data, gradient)
+
+    def turned(self, axes: Sequence[int]) -> None:
+        """Hand the gradient of `dst`, whose axes are these of `src`, on through a transfer from HBM."""
+        src, gradient = self._i.src, self.gradient()
+        if src.storage.on_chip or not self._i.dst.storage.on_chip:
+            self.refuse("transposes from SBUF or to HBM, which has no rule for its gradient")
+        if gradient is not None and self._takes("src"):
+            shape, strides = (tuple(of[a] for a in axes) for of in (src.shape, src.strides))
+            view = NkiTensor._make(src.storage, shape, strides, src.offset, src.dtype)
+            self._contributions.append((view, gradient.shaped(shape)))
 
     def _gathered(self, name: str, gradient: Tile) -> None:
         """Give the rows that a tile of indices chose their gradients."""
@@ -508,7 +532,7 @@ class Plan:
             if i.form.registers or i.form.registers_set:
                 raise no_gradient(i, "uses a register, whose values have no gradient")
             for state, role in i.form.state:
-                if role != WRITE and state not in written:
+                if role in (READ, UPDATE) and state not in written:
                     raise no_gradient(
                         i, f"depends on what {state.title} held before, and so do the gradients"
                     )

@@ -334,14 +334,7 @@ def _(out, op, data, bias, scale, reduce_cmd, out_reduce_res, act_accumulator, n
 
 def _differentiate(i: Instruction, step: Any, sums: bool) -> None:
     """Hand the gradients of the results on; `sums`: `reduce_res` is the sum of what this instruction alone gives."""
-    gradient, of_sum = step.gradient(), step.gradient("reduce_res")
-    if of_sum is not None:
-        if not sums:
-            step.refuse(
-                "gives a sum over several instructions, or another reduction, which has no rule"
-            )
-        of_each = of_sum.repeated(i.data.free_size)
-        gradient = of_each if gradient is None else gradient + of_sum
+    gradient = step.gradient_with_sum(sums, i.data.free_size)
     if i.op.activation.slope is None:
         step.refuse(f"applies {i.op!r}, which has no rule for its gradient")
 

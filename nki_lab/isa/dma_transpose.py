@@ -273,6 +273,11 @@ def _(out, src, axes):
     np.copyto(out, src.transpose(axes or TRANSPOSED[src.ndim]))
 
 
+@dma_transpose.backward
+def _(i, step):
+    step.turned(i.axes or TRANSPOSED[len(i.src.shape)])
+
+
 @dma_transpose.cost
 def _(i, hw):
     src = i.src

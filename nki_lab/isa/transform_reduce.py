@@ -157,6 +157,13 @@ def _(
     read_out(dve_accumulator, out_reduce_res, reduce_res_negate)
 
 
+@tensor_scalar_reduce.backward
+def _(i, step):
+    plain = i.reduce_op is _ADD and i.reduce_cmd is RESET_REDUCE and not i.reduce_res_negate
+    gradient = step.gradient_with_sum(plain, i.data.free_size)
+    step.chain("data", (i.op0, "operand0", False), gradient=gradient)
+
+
 @tensor_scalar_reduce.cost
 def _(i, hw):
     # max(MIN_II, N) + MIN_II (nki/api/nki/isa/__init__.py@1db4d74e:1738): the second part reads the accumulator.
@@ -254,6 +261,16 @@ def _(out, out_reduce_res, src, max_value, reduce_cmd, reduce_init, dve_accumula
     np.exp(out, out=out)
     accumulate_or_spoil(dve_accumulator, reduce_cmd, _ADD, out, reduce_init)
     read_out(dve_accumulator, out_reduce_res)
+
+
+@exponential.backward
+def _(i, step):
+    gradient = step.gradient_with_sum(i.reduce_cmd is RESET_REDUCE, i.src.free_size)
+    exact = i.dst.dtype is float32
+    result = step.result() if exact else (step.value("src") - step.value("max_value")).apply("exp")
+    gradient = gradient * result
+    step.add("src", gradient)
+    step.add("max_value", lambda: -gradient)
 
 
 @exponential.cost

@@ -11,6 +11,7 @@ from nki_lab.api import nki
 from nki_lab.api.beta1 import language as bl
 from nki_lab.api.beta1 import nki as beta1
 from nki_lab.autodiff import backward
+from nki_lab.choices import use_target
 from nki_lab.errors import NoGradient
 from nki_lab.ir.definition.instruction import registry
 from nki_lab.isa.activations import ACTIVATIONS
@@ -422,6 +423,42 @@ def extrema(x):
     return -x.reshape(3, 2, 3).sum(2), -x.max(1, keepdims=True), x.min(1, keepdims=True)
 
 
+@nki.jit
+def scaled_sums(x, column):
+    t, total = loaded(x), tile((3, 1))
+    nisa.tensor_scalar_reduce(
+        dst=t, data=t, op0=nl.multiply, operand0=loaded(column), reduce_op=nl.add, reduce_res=total
+    )
+    return stored(t), stored(total)
+
+
+@nki.jit
+def exponentials(x, column):
+    t, rounded, u, total = loaded(x), tile(dtype=nl.bfloat16), tile(), tile((3, 1))
+    nisa.exponential(dst=rounded, src=t, max_value=loaded(column))
+    nisa.tensor_copy(dst=u, src=rounded)
+    reset = nisa.reduce_cmd.reset_reduce
+    nisa.exponential(dst=t, src=u, max_value=0.5, reduce_res=total, reduce_cmd=reset)
+    return stored(t), stored(total)
+
+
+def exponentials_formula(x, column):
+    y = np.exp(np.exp(x - column) - 0.5)
+    return y, y.sum(1, keepdims=True)
+
+
+@nki.jit
+def turned_load(x):
+    turned, t = tile((6, 3), nl.bfloat16), tile((3, 6), nl.bfloat16)
+    between = nl.ndarray((3, 6), dtype=nl.bfloat16, buffer=nl.hbm)
+    nisa.tensor_copy(dst=t, src=loaded(x))
+    nisa.dma_copy(dst=between, src=t)
+    nisa.dma_transpose(dst=turned, src=between)
+    result = tile((6, 3))
+    nisa.tensor_tensor(dst=result, data1=turned, data2=turned, op=nl.multiply)
+    return stored(result)
+
+
 WIDE = values(8, (3, 300))
 RULES = {
     "reciprocal": (reciprocal, lambda x: 1 / x, {"x": POSITIVE}),
@@ -436,6 +473,13 @@ RULES = {
         lambda x: (x.sum(0, keepdims=True), x.mean(0, keepdims=True)),
         {"x": X},
     ),
+    "tensor_scalar_reduce": (
+        scaled_sums,
+        lambda x, column: (x * column, (x * column).sum(1, keepdims=True)),
+        {"x": X, "column": COLUMN},
+    ),
+    "exponential": (exponentials, exponentials_formula, {"x": X, "column": COLUMN}),
+    "dma_transpose": (turned_load, lambda x: x.T**2, {"x": X}),
     "affine_select": (
         selected,
         lambda x, y: np.where(2 * np.arange(3)[:, None] >= np.arange(6), x, -3) * y,
@@ -466,7 +510,9 @@ def test_every_rule_is_shown_here():
 @pytest.mark.parametrize("name", RULES)
 def test_rule(name):
     kernel, formula, inputs = RULES[name]
-    check_gradients(kernel, formula, **inputs)
+    rounds = name in ("exponential", "dma_transpose")  # to bfloat16, where the formula does not
+    with use_target("trn3"):
+        check_gradients(kernel, formula, tolerance=2e-2 if rounds else 2e-4, **inputs)
 
 
 # -- what has no rule ------------------------------------------------------------------------------------------------
