@@ -428,7 +428,9 @@ def kernel_operator(
             f"{name!r} does not name an operator",
             help='write a namespace and a name: "lab::rmsnorm"',
         )
-    kernel = as_kernel(kernel)
+    kernel = as_kernel(
+        getattr(kernel, "kernel", kernel)
+    )  # of a prebuilt kernel, or another operator
     mutates = (mutates,) if isinstance(mutates, str) else tuple(mutates)
     return KernelOperator(name, kernel, results_of(kernel, results), mutates, shapes)
 

@@ -75,6 +75,7 @@ def test_an_error_of_five_percent_in_a_gradient_is_found(only, reference):
         checked("torch", five_percent_off, only=only, reference=reference)
 
 
+@pytest.mark.thorough
 def test_an_error_of_five_percent_is_found_in_jax():
     with pytest.raises(CheckFailed, match="is wrong under grad"):
         checked("jax", five_percent_off, only="grad")

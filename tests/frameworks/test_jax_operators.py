@@ -11,7 +11,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.api import nki
-from nki_lab.errors import KernelArgument, NotModelled, RuleBroken
+from nki_lab.errors import KernelArgument, NotModelled, RuleBroken, UninitializedRead
 from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
 
 jax = pytest.importorskip("jax")
@@ -93,14 +93,28 @@ def test_constants_and_a_backward_that_is_a_function():
 
 def test_a_backward_that_is_made_from_the_instructions():
     made = nki_lab.jax.custom_op("lab::made", rmsnorm, backward="auto")
-    found = both(lambda *a: made(*a, 1e-5)[0])(X, GAMMA)
-    for pair in zip(found, both(reference)(X, GAMMA), strict=True):
+    found = jax.jit(both(lambda *a: made(*a, 1e-5)[0]))(X, GAMMA)
+    for pair in zip(found, jax.jit(both(reference))(X, GAMMA), strict=True):
         np.testing.assert_allclose(*pair, rtol=1e-4, atol=1e-4)
 
 
 @nki.jit
 def accumulate(total, x):
     nl.store(total, nl.add(nl.load(total), nl.load(x)))
+
+
+@nki.jit
+def half_written(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out[:2], nl.load(x[:2]))
+    return out
+
+
+def test_an_error_of_a_run_shows_the_line_of_the_kernel_also_under_jit():
+    half = nki_lab.jax.custom_op("lab::half", half_written)
+    with nki_lab.use(strict=True), pytest.raises(UninitializedRead) as raised:
+        jax.jit(lambda x: half(x) + 1)(X).block_until_ready()
+    assert "out = nl.ndarray" in raised.value.span.text
 
 
 def test_mistakes():

@@ -11,8 +11,11 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
+from nki_lab import kernels
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
+from nki_lab.api.beta1 import language as nl1
+from nki_lab.api.beta1 import nki as beta1
 from nki_lab.errors import KernelArgument, NotModelled, RuleBroken
 from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
 
@@ -206,6 +209,36 @@ def test_lists_of_tensors_and_named_results(x):
     torch.testing.assert_close(found.high, parts[2])
     grads = torch.autograd.grad((found.low.pow(2) + 3 * found.high).sum(), parts)
     torch.testing.assert_close(list(grads), [6 * x, 6 * x, torch.full_like(x, 3)])
+
+
+@beta1.jit
+def product(a, b, out):
+    row = nl1.program_id(0) * 2 + nl1.arange(2)[:, None]
+    column = nl1.arange(6)[None, :]
+    nl1.store(out[row, column], nl1.load(a[row, column]) * nl1.load(b[row, column]))
+
+
+def test_kernels_of_the_older_dialect_with_a_grid(x):
+    multiply = nki_lab.torch.custom_op("lab::product", product[2], mutates="out")
+    torch._dynamo.reset()
+
+    def function(a: Any, b: Any) -> Any:
+        out = torch.zeros(4, 6)
+        multiply(a, b, out)
+        return out + 1
+
+    a, b = x[:4], x[1:]
+    torch.testing.assert_close(function(a, b), a * b + 1)
+    compiled = torch.compile(function, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(compiled(a, b), a * b + 1)
+
+
+def test_prebuilt_kernels(x):
+    softmax = nki_lab.torch.custom_op("lab::softmax", kernels.get("softmax"), backward="auto")
+    x.requires_grad_()
+    (found,) = torch.autograd.grad(softmax(x).pow(3).sum(), x)
+    (wanted,) = torch.autograd.grad(torch.softmax(x, 1).pow(3).sum(), x)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
 
 
 @nki.jit
