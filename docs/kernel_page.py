@@ -36,4 +36,6 @@ def _kernel(name: str) -> str:
     steps = "".join(f"{n}. {escaped(step)}\n" for n, step in enumerate(kernel.steps, 1))
     sources = "; ".join(map(escaped, kernel.sources))
     call = f"{name}{inspect.signature(function)}"
-    return f"## {name}\n\n```text\n{call}\n\n{doc}\n```\n\n{steps}\nSources: {sources}.\n"
+    official = ", ".join(f"`{name}`" for name in kernel.official)
+    older = f"\nIn kernels of Beta 1: {official}.\n" if official else ""
+    return f"## {name}\n\n```text\n{call}\n\n{doc}\n```\n\n{steps}{older}\nSources: {sources}.\n"

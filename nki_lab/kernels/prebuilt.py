@@ -221,6 +221,7 @@ class Prebuilt:
             chosen, (), self.given(self.example(size, dtype))
         ).compiled
         facts = [f"dtypes: {', '.join(self.dtypes)}; chips: {', '.join(self.chips)}"]
+        facts += [f"in Beta 1: {official}" for official in self.official]
         shown = ", ".join(f"{name}={value}" for name, value in size.items())
         return Explanation(
             call=f"{self.name}{inspect.signature(function)}",

@@ -18,6 +18,7 @@ def test_every_kernel_has_its_rows_and_its_section():
     assert [row.key for row in rows] == expected
     text = kernel_page()
     assert all(f"## {name}\n" in text for name in kernels.names())
+    assert all(f"`{n}`" in text for name in kernels.names() for n in kernels.get(name).official)
     large = {(name, size_text(kernels.get(name).timed[-1])) for name in kernels.names()}
     short = [row for row in rows if (row.kernel, row.size) in large and row.attained < 0.85]
     assert all(row.why and row.why in text for row in short)
