@@ -24,6 +24,8 @@ from nki_lab.kernels.rows import loaded, per_column
 
 # Bytes of a row of a matrix that are loaded together: shorter ones keep the DMA engines from their full rate.
 _ROW_BYTES = 2048
+# Bytes of a partition for the inner activations.
+_INNER_BYTES = 96 * 1024
 _OPERATORS = {
     ActFnType.SiLU: nl.silu,
     ActFnType.GELU: nl.gelu,
@@ -119,6 +121,13 @@ def _check(x, gate, up, down, gamma):
         hidden % nl.tile_size.pmax == 0 and hidden <= 8192,
         f"mlp_tkg: `hidden_tensor` is {hidden} wide; expected a multiple of 128, at most 8192",
         "fill up `hidden_tensor` and the weights with zeros",
+    )
+    held = -(-inner // nl.tile_size.pmax) * batch * tokens * (4 if x.dtype == nl.float32 else 2)
+    require(
+        held <= _INNER_BYTES,
+        f"mlp_tkg: {inner} inner columns of {batch * tokens} tokens take {held} bytes of a partition;"
+        f" {_INNER_BYTES} are for them",
+        "split gate, up and down along the inner axis, and add the results",
     )
     expected = {
         "gate_proj_weights_tensor": (gate, [hidden, inner]),
@@ -255,6 +264,16 @@ KERNEL = Prebuilt(
             },
             "3 * 64 tokens; at most 128",
             "swiglu_mlp",
+        ),
+        Refused(
+            {
+                "hidden_tensor": (1, 128, 128),
+                "gate_proj_weights_tensor": (128, 25000),
+                "up_proj_weights_tensor": (128, 25000),
+                "down_proj_weights_tensor": (25000, 128),
+            },
+            "25000 inner columns of 128 tokens take 100352 bytes",
+            "along the inner axis",
         ),
         Refused(
             {

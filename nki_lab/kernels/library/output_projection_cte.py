@@ -35,7 +35,6 @@ def output_projection_cte(attention, weight, bias=None):
     )
     hidden, pmax = weight.shape[1], nl.tile_size.pmax
     out = nl.ndarray((batch, tokens, hidden), dtype=attention.dtype, buffer=nl.shared_hbm)
-    added = None if bias is None else per_column(bias.reshape((hidden,)))
     row_bytes = -(-heads * d // pmax) * (4 if attention.dtype == nl.float32 else 2)
     block = max(min(_TOKEN_BYTES // row_bytes // pmax * pmax, _MOST_TOKENS), pmax)
     widest = min(nl.tile_size.gemm_moving_fmax, _WEIGHT_BYTES // row_bytes)
@@ -47,13 +46,12 @@ def output_projection_cte(attention, weight, bias=None):
         for start in range(0, hidden, widest):
             columns = slice(start, min(start + widest, hidden))
             weights = list(row_tiles(weight, start, columns.stop - start))
+            added = None if bias is None else per_column(bias[0, columns])
             for (b, first, count), tiles in zip(parts, inputs, strict=True):
                 for n in range(0, count, pmax):
                     part = slice(n, min(n + pmax, count))
                     rows = out[b, first + n : first + part.stop, columns]
-                    _project(
-                        tiles, part, weights, None if added is None else added[:, columns], rows
-                    )
+                    _project(tiles, part, weights, added, rows)
     return out
 
 

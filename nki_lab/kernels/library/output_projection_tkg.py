@@ -15,6 +15,8 @@ from nki_lab.kernels.rows import loaded, per_column
 
 # Columns that are loaded together, and bytes of a partition for them.
 _COLUMNS, _WEIGHT_BYTES = 2048, 64 * 1024
+# Bytes of a partition for the tokens of all heads.
+_INPUT_BYTES = 64 * 1024
 
 
 @nki.jit
@@ -38,9 +40,15 @@ def output_projection_tkg(attention, weight, bias=None):
         f"output_projection_tkg: {batch} * {tokens} tokens; at most 128 lie in the partitions of the result",
         "use output_projection_cte for more",
     )
+    held = heads * total * (4 if attention.dtype == nl.float32 else 2)
+    require(
+        held <= _INPUT_BYTES,
+        f"output_projection_tkg: {heads} heads of {total} tokens take {held} bytes of a partition;"
+        f" {_INPUT_BYTES} are for them",
+        "split `attention` and the rows of `weight` by heads, and add the results",
+    )
     out = nl.ndarray((total, hidden), dtype=attention.dtype, buffer=nl.shared_hbm)
     inputs = loaded(attention)
-    added = None if bias is None else per_column(bias.reshape((hidden,)))
     # The rows of the weights of a head, [d, hidden], one head after the other.
     row_bytes = 4 if attention.dtype == nl.float32 else 2
     group = max(min(heads, _WEIGHT_BYTES // (row_bytes * min(_COLUMNS, hidden))), 1)
@@ -60,11 +68,11 @@ def output_projection_tkg(attention, weight, bias=None):
                         dst=sums[:, part], stationary=stationary, moving=moving[:, n, part]
                     )
         result = nl.ndarray((total, wide), dtype=out.dtype, buffer=nl.sbuf)
-        if added is None:
+        if bias is None:
             nisa.tensor_copy(dst=result, src=sums)
         else:
-            part = added[:total, start : start + wide]
-            nisa.tensor_tensor(dst=result, data1=sums, data2=part, op=nl.add)
+            added = per_column(bias[0, start : start + wide])[:total]
+            nisa.tensor_tensor(dst=result, data1=sums, data2=added, op=nl.add)
         nisa.dma_copy(dst=out[:, start : start + wide], src=result)
     return out
 
@@ -119,6 +127,11 @@ KERNEL = Prebuilt(
             {"attention": (16, 3, 2, 50), "weight": (32, 8)},
             "3 * 50 tokens; at most 128",
             "output_projection_cte",
+        ),
+        Refused(
+            {"attention": (1, 8, 600, 16), "weight": (600, 8)},
+            "600 heads of 128 tokens take 307200 bytes of a partition",
+            "by heads",
         ),
         Refused(
             {"attention": (1, 3, 64, 20), "weight": (192, 8)},

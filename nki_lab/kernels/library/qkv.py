@@ -68,7 +68,6 @@ def qkv(
         out = nl.ndarray((heads, batch, tokens, d_head), dtype=input.dtype, buffer=nl.shared_hbm)
         flat = out.reshape((heads, total, d_head))
     gamma = per_column(gamma_norm_weights.reshape((hidden,))) if norm is NormType.RMS_NORM else None
-    added = None if bias is None else per_column(bias.reshape((columns,)))
 
     steps, itemsize = hidden // pmax, 4 if input.dtype == nl.float32 else 2
     block = max(min(_TOKEN_BYTES // (steps * itemsize) // pmax * pmax, _MOST_TOKENS), pmax)
@@ -87,6 +86,7 @@ def qkv(
         for start in range(0, columns, widest):
             wide = min(widest, columns - start)
             weights = list(row_tiles(fused_qkv_weights, start, wide))
+            added = None if bias is None else per_column(bias[0, start : start + wide])
             for n in range(0, count, pmax):
                 size = min(pmax, count - n)
                 product = nl.ndarray((size, wide), dtype=nl.float32, buffer=nl.psum)
@@ -101,7 +101,7 @@ def qkv(
                     nisa.tensor_tensor(
                         dst=result,
                         data1=product,
-                        data2=added[:size, start : start + wide],
+                        data2=added[:size],
                         op=nl.add,
                     )
                 rows = slice(first + n, first + n + size)
