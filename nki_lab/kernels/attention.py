@@ -405,6 +405,15 @@ def check_bias(kernel: str, name: str, bias: Any, sizes: tuple[int, int, int, in
     )
 
 
+def check_products(kernel: str, dtype: Any, help: str = "write mixed_precision=True") -> None:
+    """Raise KernelArgument unless products may have operands of a dtype, which also holds exp(score)."""
+    require(
+        dtype in (nl.float32, nl.bfloat16),
+        f"{kernel}: products of {dtype}; expected float32 or bfloat16, as exp(score) leaves the range of others",
+        help,
+    )
+
+
 def softmax_of(scores: Any, bias: Any, causal: bool, window: int) -> tuple[Any, Any]:
     """Return the softmax of scores [..., queries, keys] as NumPy computes it, and the logarithm of its sums."""
     if bias is not None:

@@ -10,7 +10,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
-from nki_lab.kernels.attention import Mask, joined
+from nki_lab.kernels.attention import Mask, check_products, joined
 from nki_lab.kernels.launched import places, result
 from nki_lab.kernels.library.fused_self_attn_for_SD_small_head_size import (
     KERNEL as FUSED,
@@ -43,6 +43,7 @@ def allocated_fused_self_attn_for_SD_small_head_size(
     name = "allocated_fused_self_attn_for_SD_small_head_size"
     check_self_attention(name, q_ref, k_ref, v_ref, "d, sequence")
     (batch, d, count), dtype = q_ref.shape, nl.bfloat16 if mixed_precision else q_ref.dtype
+    check_products(name, dtype)
     out = result("out", (batch, d, count), q_ref.dtype)
 
     def write(b: int, waiting: list[Any], first: int, tile: Any) -> None:

@@ -15,6 +15,7 @@ from nki_lab.kernels.attention import (
     Mask,
     biased,
     check_bias,
+    check_products,
     products,
     softmax_of,
     tile,
@@ -238,6 +239,7 @@ def _add(of_queries, of_keys, first, part, scores, scale, kept, share):
 
 
 def _check(q, k, v, o, dy, lse, window):
+    check_products("flash_attn_bwd", q.dtype, "cast all arguments to bfloat16")
     for name, ref in (("q_ref", q), ("k_ref", k)):
         require(
             len(ref.shape) == 4,
@@ -260,11 +262,12 @@ def _check(q, k, v, o, dy, lse, window):
         ("k_ref", k, of_keys), ("v_ref", v, of_keys), ("o_ref", o, of_queries), ("dy_ref", dy, of_queries),
     ):  # fmt: skip
         require(
-            list(ref.shape) == expected,
-            f"flash_attn_bwd: `{name}` has shape {list(ref.shape)}; expected {expected}, with the sequence last",
+            list(ref.shape) == expected and ref.dtype == q.dtype,
+            f"flash_attn_bwd: `{name}` has shape {list(ref.shape)} and dtype {ref.dtype}; expected {expected}, with"
+            f" the sequence last, and {q.dtype}",
             f"transpose it, as flash_fwd has it the other way: np.ascontiguousarray({name}.swapaxes(2, 3))"
-            if name in ("v_ref", "o_ref", "dy_ref")
-            else "give it the batch and d of `q_ref`",
+            if name in ("v_ref", "o_ref", "dy_ref") and ref.dtype == q.dtype
+            else "give it the batch, d and dtype of `q_ref`",
         )
     expected = [batch, heads, 128, queries // 128]
     require(
@@ -378,11 +381,14 @@ _REFUSED = (
     _refused("`q_ref` has shape [4, 16, 128]", "all four axes", q_ref=(4, 16, 128)),
     _refused("d=16 and 100 queries", "pad the queries", q_ref=(2, 4, 16, 100)),
     _refused("3 heads of `q_ref` do not share 2", "a multiple", q_ref=(2, 3, 16, 128)),
-    _refused("`k_ref` has shape [2, 2, 8, 64]", "the batch and d of `q_ref`", k_ref=(2, 2, 8, 64)),
-    _refused("`v_ref` has shape [2, 2, 64, 16]; expected [2, 2, 16, 64], with the sequence last",
+    _refused("`k_ref` has shape [2, 2, 8, 64]", "the batch, d and dtype of `q_ref`", k_ref=(2, 2, 8, 64)),
+    _refused("`v_ref` has shape [2, 2, 64, 16] and dtype float32; expected [2, 2, 16, 64], with the sequence last",
              "v_ref.swapaxes(2, 3)", v_ref=(2, 2, 64, 16)),
     _refused("`o_ref` has shape [2, 4, 128, 16]", "o_ref.swapaxes(2, 3)", o_ref=(2, 4, 128, 16)),
     _refused("`lse_ref` has shape [2, 4, 128]", "the second result", lse_ref=(2, 4, 128)),
+    _refused("`dy_ref` has shape [2, 4, 16, 128] and dtype float16", "dtype of `q_ref`",
+             dy_ref=np.zeros((2, 4, 16, 128), np.float16)),
+    _refused("products of float16", "cast all", q_ref=np.zeros((2, 4, 16, 128), np.float16)),
     _refused("no seed", "give a seed", dropout_p=0.5),
     _refused("dropout_p is -1", "dropout_p=0.1", dropout_p=-1, seed_ref=np.ones(1, np.int32)),
     _refused("a window of 9", "at most 72 queries", sliding_window=9),

@@ -20,6 +20,7 @@ from nki_lab.kernels.attention import (
     added,
     biased,
     check_bias,
+    check_products,
     divided,
     products,
     softmax_of,
@@ -84,6 +85,7 @@ def flash_fwd(
     _check(q, k, v, window, dropout_p, config)
     (batch, heads, d, queries), (kv_heads, keys) = q.shape, (k.shape[1], k.shape[3])
     dtype = nl.bfloat16 if mixed_precision else q.dtype
+    check_products("flash_fwd", dtype)
     scale = d**-0.5 if softmax_scale is None else softmax_scale
     lse_dtype = getattr(nl, config.lse_dtype) if config.lse_dtype else nl.float32
     o = result("o", (batch, heads, queries, d), q.dtype)
@@ -306,6 +308,8 @@ _REFUSED = (
     _refused("dropout_p is 0.5, and there is no seed", "give a seed", dropout_p=0.5),
     _refused("0.5 with training=False", "training=True", dropout_p=0.5, config=FlashConfig(training=False)),
     _refused("a window of 9", "at most 72 queries", sliding_window=9),
+    _refused("flash_fwd: products of float16", "mixed_precision=True", mixed_precision=False,
+             q=np.zeros((2, 4, 16, 128), np.float16)),
     _refused("`logit_bias` has shape [1, 1, 64, 128]", "each pair", logit_bias=(1, 1, 64, 128)),
 )  # fmt: skip
 

@@ -15,6 +15,7 @@ from nki_lab.kernels.attention import (
     Head,
     Mask,
     added,
+    check_products,
     divided,
     products,
     softmax_of,
@@ -49,6 +50,7 @@ def fused_self_attn_for_SD_small_head_size(
     name = "fused_self_attn_for_SD_small_head_size"
     check_self_attention(name, q_ref, k_ref, v_ref, "sequence, d")
     (batch, d, count), dtype = q_ref.shape, nl.bfloat16 if mixed_precision else q_ref.dtype
+    check_products(name, dtype)
     out = result("out", (batch, count, d), q_ref.dtype)
 
     def write(b: int, first: int, tile: Any) -> None:
@@ -190,6 +192,15 @@ KERNEL = Prebuilt(
             {"q_ref": (2, 8, 20), "k_ref": (2, 8, 20), "v_ref": (2, 20, 8)},
             "`k_ref` is [2, 8, 20] float32; expected [batch, sequence, d] = [2, 20, 8] float32",
             "k_ref.swapaxes(1, 2)",
+        ),
+        Refused(
+            {
+                **dict.fromkeys(("k_ref", "v_ref"), np.zeros((2, 20, 8), np.float16)),
+                "q_ref": np.zeros((2, 8, 20), np.float16),
+                "mixed_precision": False,
+            },
+            "products of float16",
+            "mixed_precision=True",
         ),
         Refused(
             {"q_ref": (2, 8, 20), "k_ref": (2, 20, 8), "v_ref": np.zeros((2, 20, 8), np.float16)},
