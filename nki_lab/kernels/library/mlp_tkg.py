@@ -223,6 +223,17 @@ def _not_finite(rng: np.random.Generator) -> dict[str, Any]:
     return arguments
 
 
+def _refused(message: str, help: str, **changed: Any) -> Refused:
+    """Return arguments that are refused for what is changed in right ones."""
+    right = {
+        "hidden_tensor": (3, 1, 128),
+        "gate_proj_weights_tensor": (128, 8),
+        "up_proj_weights_tensor": (128, 8),
+        "down_proj_weights_tensor": (8, 128),
+    }
+    return Refused(right | changed, message, help)
+
+
 KERNEL = Prebuilt(
     kernel=mlp_tkg,
     arguments=_arguments,
@@ -245,87 +256,32 @@ KERNEL = Prebuilt(
     ),
     edges={"not finite": _not_finite},
     refused=(
-        Refused(
-            {
-                "hidden_tensor": (4, 128),
-                "gate_proj_weights_tensor": (128, 8),
-                "up_proj_weights_tensor": (128, 8),
-                "down_proj_weights_tensor": (8, 128),
-            },
-            "`hidden_tensor` is [4, 128]",
-            "[batch, tokens, hidden]",
-        ),
-        Refused(
-            {
-                "hidden_tensor": (3, 64, 128),
-                "gate_proj_weights_tensor": (128, 8),
-                "up_proj_weights_tensor": (128, 8),
-                "down_proj_weights_tensor": (8, 128),
-            },
-            "3 * 64 tokens; at most 128",
-            "swiglu_mlp",
-        ),
-        Refused(
-            {
-                "hidden_tensor": (1, 128, 128),
-                "gate_proj_weights_tensor": (128, 25000),
-                "up_proj_weights_tensor": (128, 25000),
-                "down_proj_weights_tensor": (25000, 128),
-            },
+        _refused("`hidden_tensor` is [4, 128]", "[batch, tokens, hidden]", hidden_tensor=(4, 128)),
+        _refused("3 * 64 tokens; at most 128", "swiglu_mlp", hidden_tensor=(3, 64, 128)),
+        _refused("100 wide; expected a multiple of 128", "zeros", hidden_tensor=(3, 1, 100)),
+        _refused(
             "25000 inner columns of 128 tokens take 100352 bytes",
             "along the inner axis",
+            hidden_tensor=(1, 128, 128),
+            gate_proj_weights_tensor=(128, 25000),
         ),
-        Refused(
-            {
-                "hidden_tensor": (3, 1, 100),
-                "gate_proj_weights_tensor": (100, 8),
-                "up_proj_weights_tensor": (100, 8),
-                "down_proj_weights_tensor": (8, 100),
-            },
-            "100 wide; expected a multiple of 128",
-            "zeros",
-        ),
-        Refused(
-            {
-                "hidden_tensor": (3, 1, 128),
-                "gate_proj_weights_tensor": (128, 8),
-                "up_proj_weights_tensor": (128, 8),
-                "down_proj_weights_tensor": (128, 8),
-            },
+        _refused(
             "`down_proj_weights_tensor` has shape [128, 8]; expected [8, 128]",
             "transpose",
+            down_proj_weights_tensor=(128, 8),
         ),
-        Refused(
-            {
-                "hidden_tensor": (3, 1, 128),
-                "gate_proj_weights_tensor": (128, 8),
-                "up_proj_weights_tensor": np.zeros((128, 8), np.float16),
-                "down_proj_weights_tensor": (8, 128),
-            },
+        _refused(
             "`up_proj_weights_tensor` is float16, and `hidden_tensor` float32",
             "cast",
+            up_proj_weights_tensor=np.zeros((128, 8), np.float16),
         ),
-        Refused(
-            {
-                "hidden_tensor": (3, 1, 128),
-                "gate_proj_weights_tensor": (128, 8),
-                "up_proj_weights_tensor": (128, 8),
-                "down_proj_weights_tensor": (8, 128),
-                "activation_fn": "ReLU",
-            },
-            "`activation_fn` is ReLU",
-            "SiLU or GELU or GELU_Tanh_Approx",
+        _refused(
+            "`activation_fn` is ReLU", "SiLU or GELU or GELU_Tanh_Approx", activation_fn="ReLU"
         ),
-        Refused(
-            {
-                "hidden_tensor": (3, 1, 128),
-                "gate_proj_weights_tensor": (128, 8),
-                "up_proj_weights_tensor": (128, 8),
-                "down_proj_weights_tensor": (8, 128),
-                "normalization_weights_tensor": (1, 128),
-            },
+        _refused(
             "`normalization_type` is NO_NORM, and `normalization_weights_tensor` is given",
             "RMS_NORM",
+            normalization_weights_tensor=(1, 128),
         ),
     ),
     multiplies=lambda batch, tokens, hidden, inner, act: 6 * batch * tokens * hidden * inner,

@@ -9,6 +9,7 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
+from nki_lab.kernels.library.output_projection_cte import KERNEL as CONTEXT
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import check_output_projection
 from nki_lab.kernels.rows import loaded, per_column
@@ -77,28 +78,16 @@ def output_projection_tkg(attention, weight, bias=None):
     return out
 
 
-def _arguments(
-    rng: np.random.Generator,
-    dtype: Any,
-    batch: int,
-    heads: int,
-    d: int,
-    tokens: int,
-    hidden: int,
-    bias: int,
-) -> dict[str, Any]:
-    arguments = {
-        "attention": rng.standard_normal((d, batch, heads, tokens)).astype(dtype),
-        "weight": (rng.standard_normal((heads * d, hidden)) / (heads * d) ** 0.5).astype(dtype),
+def _arguments(rng: np.random.Generator, dtype: Any, **size: int) -> dict[str, Any]:
+    arguments = CONTEXT.arguments(rng, dtype, **size)
+    return arguments | {
+        "attention": np.ascontiguousarray(arguments["attention"].transpose((2, 0, 1, 3)))
     }
-    return arguments | ({"bias": rng.standard_normal((1, hidden)).astype(dtype)} if bias else {})
 
 
 def _reference(attention: Any, weight: Any, bias: Any = None) -> np.ndarray:
-    d, batch, heads, tokens = attention.shape
-    rows = attention.astype(np.float64).transpose((1, 3, 2, 0)).reshape((batch * tokens, heads * d))
-    result: np.ndarray = rows @ weight.astype(np.float64)
-    return result if bias is None else result + bias.astype(np.float64)
+    result: np.ndarray = CONTEXT.reference(attention.transpose((1, 2, 0, 3)), weight, bias)
+    return result.reshape((-1, weight.shape[1]))
 
 
 KERNEL = Prebuilt(
