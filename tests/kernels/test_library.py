@@ -6,7 +6,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from nki_lab import kernels
-from nki_lab.errors import KernelArgument, UsageError
+from nki_lab.errors import AddressOutOfRange, KernelArgument, UsageError
 from nki_lab.kernels.prebuilt import Prebuilt
 from nki_lab.runtime import run
 from tests.thorough import THOROUGH
@@ -161,6 +161,8 @@ def test_decoding_token_by_token_is_causal_attention():
     np.testing.assert_array_equal(values[:, :, :5], v)
     assert not keys[..., 5:].any()
     assert not values[:, :, 5:].any()
+    with pytest.raises(AddressOutOfRange, match=r"index 8 is out of range for `[kv]_prior`"):
+        kernels.attention_decode(*new, keys, values, np.array([8], np.int32), update_cache=True)
 
 
 REFUSED = [(name, n) for name in kernels.names() for n in range(len(kernels.get(name).refused))]

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import loaded, of_this_core
+from nki_lab.kernels.rows import check_floats, loaded, of_this_core
 
 # Keys or values that one transfer brings, and columns of a bank of PSUM.
 _CHUNK, _BANK = 4096, 512
@@ -63,17 +63,17 @@ def attention_decode(
         )
     if not update_cache:
         return out
-    for n in range(batch * kv_heads):
-        if of_this_core(n):
-            b, head = n // kv_heads, n % kv_heads
-            length = used[:1, b : b + 1]
-            for cache, new_ones, axis, rows, columns in (
-                (k_prior, k_active, 3, [keys, d], [1, new]), (v_prior, v_active, 2, [d, new], [1, d]),
-            ):  # fmt: skip
-                place = cache.ap(
-                    [rows, columns], offset=n * d * keys, scalar_offset=length, indirect_dim=axis
+    for token in range(new):
+        place = nl.ndarray(used.shape, dtype=nl.int32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=place, data=used, op0=nl.add, operand0=token)
+        for n in range(batch * kv_heads):
+            if of_this_core(n):
+                b, head = n // kv_heads, n % kv_heads
+                column = place[:1, b : b + 1]
+                nisa.dma_copy(
+                    dst=k_prior[b, head].select(1, column), src=k_active[b, head, :, token]
                 )
-                nisa.dma_copy(dst=place, src=new_ones[b, head])
+                nisa.dma_copy(dst=v_prior[b, head].select(0, column), src=v_active[b, head, token])
     return out, k_prior, v_prior
 
 
@@ -212,6 +212,7 @@ def _output(weights, sums, v_prior, v_active, chunks):
 
 
 def _check(q, k_active, v_active, k_prior, v_prior, prior_used_len, scale):
+    check_floats("attention_decode", q=q)
     for name, tensor, axes in (
         ("q", q, "batch, d, heads, s_active"), ("k_prior", k_prior, "batch, kv_heads, d, s_prior"),
     ):  # fmt: skip

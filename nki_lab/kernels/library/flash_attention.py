@@ -81,6 +81,12 @@ def check_heads(kernel, q, k, v, scale, causal, earlier=False):
         f"{kernel}: `v` has shape {shapes['v']}; expected {[batch, kv_heads, keys, d]}, with the keys before d",
         "transpose it: np.ascontiguousarray(v.swapaxes(2, 3))",
     )
+    for name, tensor in (("k", k), ("v", v)):
+        require(
+            tensor.dtype == q.dtype,
+            f"{kernel}: `{name}` is {tensor.dtype}, and `q` {q.dtype}",
+            "cast them to one dtype",
+        )
     require(
         heads % kv_heads == 0,
         f"{kernel}: {heads} heads of `q` do not share {kv_heads} heads of `k` evenly",
@@ -468,6 +474,11 @@ KERNEL = Prebuilt(
             {"q": (1, 1, 130, 2), "k": (1, 1, 130, 2), "v": (1, 1, 2, 130)},
             "130 wide",
             "split the heads",
+        ),
+        Refused(
+            {"q": (1, 2, 32, 8), "k": (1, 2, 32, 8), "v": np.zeros((1, 2, 8, 32), np.int32)},
+            "`v` is int32, and `q` float32",
+            "one dtype",
         ),
         Refused(
             {"q": (1, 2, 32, 8), "k": (1, 2, 32, 3), "v": (1, 2, 3, 32), "causal": True},
