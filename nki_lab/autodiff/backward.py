@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from nki_lab.autodiff.reverse import Plan, Program
-from nki_lab.choices import BETA1
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.errors import KernelArgument, NoGradient
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.runtime.jit import KernelFunction, as_kernel, jit
+from nki_lab.versions import NEWEST
 
 _BY_HAND = "write the backward kernel by hand"
 
@@ -67,7 +67,8 @@ def backward(
             stack=(forward.source.returns,),
             help="return the tensor of floats that depends on its inputs",
         )
-    program = Program.of(traced, _wanted(traced, wrt), _peak_bytes(final))
+    version = compiled.choices.version
+    program = Program.of(traced, _wanted(traced, wrt), _peak_bytes(final), version)
     plan = Plan(program)
     gradients = ["gradient"]
     if len(program.results) > 1:
@@ -82,8 +83,7 @@ def backward(
     def emitted(*tensors: Any) -> tuple[NkiTensor, ...]:
         return plan.emit(current(), _checked(program, names + gradients, tensors))
 
-    version = forward.nki or forward.source.nki
-    versioned: dict[str, Any] = {} if version in ("", BETA1) else {"nki": version}
+    versioned: dict[str, Any] = {} if version is NEWEST else {"nki": version.name}
     made = jit(_function(traced.name, [*names, *gradients], program, emitted), **versioned)
     result = object.__new__(BackwardKernel)
     vars(result).update(vars(made))

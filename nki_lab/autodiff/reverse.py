@@ -28,6 +28,7 @@ from nki_lab.isa.copies import memset, tensor_copy
 from nki_lab.isa.dma import dma_copy
 from nki_lab.isa.operators import OPS, Op
 from nki_lab.targets.spaces import PRIVATE_HBM, SHARED_HBM
+from nki_lab.versions import Version
 
 _BY_HAND = "write the backward kernel by hand"
 #: How often the tiles of the program may stand in SBUF beside the values that stay in their tiles.
@@ -429,20 +430,24 @@ class Program:
         wanted: the inputs whose gradients are wanted.
         results: which outputs are floats.
         room: bytes of each partition of SBUF for values that stay in their tiles.
+        version: the version of NKI that it is written for.
     """
 
     kernel: Kernel
     wanted: tuple[Storage, ...]
     results: tuple[int, ...]
     room: int
+    version: Version
 
     @classmethod
-    def of(cls, kernel: Kernel, wanted: tuple[Storage, ...], peak: int) -> Program:
+    def of(
+        cls, kernel: Kernel, wanted: tuple[Storage, ...], peak: int, version: Version
+    ) -> Program:
         """Return the program of a kernel that uses `peak` bytes of each partition of SBUF."""
         results = tuple(n for n, view in enumerate(kernel.outputs) if view.dtype.is_float)
         # Beside the values lie the tiles of the program or their gradients, in float32, and those of one rule.
         room = kernel.target.sbuf_usable_bytes_per_partition - _TIMES_PEAK * peak
-        return cls(kernel, wanted, results, max(0, room))
+        return cls(kernel, wanted, results, max(0, room), version)
 
     @property
     def signature(self) -> list[tuple[tuple[int, ...], DType]]:
@@ -547,7 +552,7 @@ class Plan:
 
     def _emit_once(self) -> list[NkiError]:
         """Emit the backward kernel into a trace that is thrown away, and return its errors."""
-        builder = Builder(self.program.kernel.target)
+        builder = Builder(self.program.kernel.target, version=self.program.version)
         with builder.active():
             tensors = [
                 builder.allocate(shape, dtype, SHARED_HBM, "given", origin="input")

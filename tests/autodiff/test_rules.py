@@ -609,6 +609,23 @@ def test_what_the_device_decides_has_no_gradient():
     assert "writes its argument `x`" in refused(in_place, X)
 
 
+def test_a_kernel_for_an_older_version():
+    """NKI 0.7 took away the reduction of activation_reduce by a maximum, which is a mask here."""
+
+    @nki.jit(nki="0.6")
+    def kernel(x):
+        t, copy, largest = loaded(x), tile(), tile((3, 1))
+        nisa.activation_reduce(
+            dst=copy, op=nl.copy, data=t, reduce_op=nl.maximum, reduce_res=largest
+        )
+        nisa.tensor_scalar(dst=copy, data=t, op0=nl.less, operand0=largest)
+        nisa.tensor_tensor(dst=t, data1=t, data2=copy, op=nl.multiply)
+        return stored(t)
+
+    derived = check_gradients(kernel, lambda x: x * (x < x.max(1, keepdims=True)), x=X)
+    assert derived.version.name == "0.6"
+
+
 def test_operators_of_the_older_dialect():
     @beta1.jit
     def kernel(x, y):
