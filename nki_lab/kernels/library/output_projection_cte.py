@@ -11,7 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step
 from nki_lab.kernels.projections import check_output_projection, row_tiles
-from nki_lab.kernels.rows import per_column
+from nki_lab.kernels.rows import of_this_core, per_column
 
 # Bytes of a partition for the tokens of one pass over the weights, and for a block of the weights.
 _TOKEN_BYTES, _WEIGHT_BYTES = 64 * 1024, 32 * 1024
@@ -21,6 +21,8 @@ _MOST_TOKENS = 1024
 @nki.jit
 def output_projection_cte(attention, weight, bias=None):
     """Return attention @ weight + bias for many tokens, summed in float32.
+
+    With two cores each takes some of the tokens, in blocks of up to 1024.
 
     Args:
         attention: [batch, heads, d, tokens], float32, bfloat16 or float16; d at most 128, heads * d at most 16384.
@@ -38,7 +40,9 @@ def output_projection_cte(attention, weight, bias=None):
     row_bytes = -(-heads * d // pmax) * (4 if attention.dtype == nl.float32 else 2)
     block = max(min(_TOKEN_BYTES // row_bytes // pmax * pmax, _MOST_TOKENS), pmax)
     widest = min(nl.tile_size.gemm_moving_fmax, _WEIGHT_BYTES // row_bytes)
-    for parts in _passes(batch, tokens, block):
+    for number, parts in enumerate(_passes(batch, tokens, block)):
+        if not of_this_core(number):
+            continue
         inputs = [
             list(row_tiles(attention[b].reshape((heads * d, tokens)), first, count))
             for b, first, count in parts
@@ -136,6 +140,7 @@ KERNEL = Prebuilt(
         {"batch": 1, "heads": 8, "d": 128, "tokens": 512, "hidden": 1024, "bias": 0},
         {"batch": 1, "heads": 32, "d": 128, "tokens": 2048, "hidden": 4096, "bias": 1},
     ),
+    cores=(1, 2),
     edges={"not finite": _not_finite},
     refused=(
         Refused(

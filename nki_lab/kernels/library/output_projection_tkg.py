@@ -12,7 +12,7 @@ from nki_lab.api import nki
 from nki_lab.kernels.library.output_projection_cte import KERNEL as CONTEXT
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import check_output_projection
-from nki_lab.kernels.rows import loaded, per_column
+from nki_lab.kernels.rows import loaded, of_this_core, per_column
 
 # Columns that are loaded together, and bytes of a partition for them.
 _COLUMNS, _WEIGHT_BYTES = 2048, 64 * 1024
@@ -23,6 +23,8 @@ _INPUT_BYTES = 64 * 1024
 @nki.jit
 def output_projection_tkg(attention, weight, bias=None):
     """Return attention @ weight + bias for at most 128 tokens, summed in float32.
+
+    With two cores each takes some of the columns of the weights, in blocks of 2048.
 
     Args:
         attention: [d, batch, heads, tokens], float32, bfloat16 or float16; d and batch * tokens at most 128.
@@ -54,7 +56,9 @@ def output_projection_tkg(attention, weight, bias=None):
     row_bytes = 4 if attention.dtype == nl.float32 else 2
     group = max(min(heads, _WEIGHT_BYTES // (row_bytes * min(_COLUMNS, hidden))), 1)
     banks = nl.tile_size.gemm_moving_fmax
-    for start in range(0, hidden, _COLUMNS):
+    for number, start in enumerate(range(0, hidden, _COLUMNS)):
+        if not of_this_core(number):
+            continue
         wide = min(_COLUMNS, hidden - start)
         sums = nl.ndarray((total, wide), dtype=nl.float32, buffer=nl.psum)
         for first in range(0, heads, group):
@@ -111,6 +115,7 @@ KERNEL = Prebuilt(
         {"batch": 4, "heads": 8, "d": 128, "tokens": 1, "hidden": 4096, "bias": 0},
         {"batch": 32, "heads": 32, "d": 128, "tokens": 4, "hidden": 8192, "bias": 1},
     ),
+    cores=(1, 2),
     refused=(
         Refused(
             {"attention": (16, 3, 2, 50), "weight": (32, 8)},

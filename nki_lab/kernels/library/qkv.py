@@ -19,7 +19,7 @@ from nki_lab.kernels.projections import (
     row_tiles,
     turn,
 )
-from nki_lab.kernels.rows import loaded, per_column
+from nki_lab.kernels.rows import loaded, of_this_core, per_column
 
 # Bytes of a partition for the tokens of one pass over the weights, and for a block of the weights.
 _TOKEN_BYTES, _WEIGHT_BYTES = 64 * 1024, 32 * 1024
@@ -38,6 +38,8 @@ def qkv(
     d_head=None,
 ):
     """Return norm(input) @ fused_qkv_weights + bias, summed in float32.
+
+    With two cores each takes some of the tokens, in blocks of up to 1024.
 
     Args:
         input: [batch, tokens, hidden], float32, bfloat16 or float16; hidden a multiple of 128, at most 8192.
@@ -74,7 +76,9 @@ def qkv(
     widest = min(nl.tile_size.gemm_moving_fmax, _WEIGHT_BYTES // (steps * itemsize))
     if layout is QKVOutputLayout.NBSd:
         widest = max(widest // d_head, 1) * d_head
-    for first in range(0, total, block):
+    for number, first in enumerate(range(0, total, block)):
+        if not of_this_core(number):
+            continue
         count = min(block, total - first)
         turned = nl.ndarray((pmax, steps, count), dtype=input.dtype, buffer=nl.sbuf)
         for n in range(0, count, pmax):
@@ -228,6 +232,7 @@ KERNEL = Prebuilt(
         {"tokens": 256, "hidden": 1024, "columns": 1536, "d_head": 0},
         {"tokens": 2048, "hidden": 4096, "columns": 3072, "d_head": 128},
     ),
+    cores=(1, 2),
     edges={"not finite": _not_finite},
     refused=(
         Refused(
