@@ -54,7 +54,7 @@ BUDGETS = {
     "session": 1_300,
     "simulator": 4_050,
     "targets": 1_250,
-    "tests": 96_200,
+    "tests": 96_500,
     "timing": 5_550,
     "versions": 750,
     "views": 13_400,
