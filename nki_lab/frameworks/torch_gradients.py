@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 try:
     from torch import _C
     from torch._functorch.autograd_function import enable_single_level_autograd_function
+    from torch.autograd.function import _SingleLevelFunction
 
     HAS_LEVELS = (
         hasattr(_C, "_AutoDispatchBelowAutograd")
@@ -217,7 +218,8 @@ def _record_at_levels(gradients: Gradients) -> None:
             keys = keyset & _C._after_autograd_keyset
             return schema.call(overload.redispatch, keys, values=values)
 
-    class Recorded(torch.autograd.Function):
+    # The function of one level: others would ask functorch to differentiate what lies below.
+    class Recorded(_SingleLevelFunction):
         @staticmethod
         def forward(ctx: Any, keyset: Any, lengths: Any, *flat: Any) -> Any:
             values = _packed(flat, lengths)
@@ -244,9 +246,6 @@ def _record_at_levels(gradients: Gradients) -> None:
         def jvp(ctx: Any, *tangents: Any) -> Any:
             raise gradients.refuse("no forward-mode derivative")
 
-    # The `apply` of C++: that of Python would ask functorch to differentiate what lies below.
-    apply = super(torch.autograd.Function, Recorded).apply
-
     def recorded(tensors: Sequence[Any]) -> bool:
         if torch.is_grad_enabled() and _C._any_requires_grad(*tensors):
             return True
@@ -266,7 +265,7 @@ def _record_at_levels(gradients: Gradients) -> None:
         gradients.check(values)
         flat, lengths = _flat(values)
         with enable_single_level_autograd_function():
-            out = apply(keyset, lengths, *flat)
+            out = Recorded.apply(keyset, lengths, *flat)
         return list(out) if registered.operator.results is None else out
 
     registered.library.impl(registered.short, autograd, "Autograd", with_keyset=True)
