@@ -54,7 +54,7 @@ def mlp_tkg(
         gate_proj_weights_tensor, up_proj_weights_tensor: [hidden, inner].
         down_proj_weights_tensor: [inner, hidden].
         normalization_weights_tensor: [1, hidden], for RMS_NORM.
-        activation_fn: ActFnType.SiLU, GELU or GELU_Tanh_Approx.
+        activation_fn: ActFnType.SiLU, GELU or GELU_Tanh_Approx (nki_lab.kernels.projections), or the name of one.
         normalization_type: NormType.NO_NORM, RMS_NORM, or RMS_NORM_SKIP_GAMMA where gate and up hold gamma already.
         eps: added to the mean of the squares.
 

@@ -44,9 +44,9 @@ def qkv(
     Args:
         input: [batch, tokens, hidden], float32, bfloat16 or float16; hidden a multiple of 128, at most 8192.
         fused_qkv_weights: [hidden, columns], the columns of queries, keys and values beside each other.
-        output_layout: QKVOutputLayout.BSD or QKVOutputLayout.NBSd.
+        output_layout: QKVOutputLayout.BSD or NBSd (nki_lab.kernels.projections), or the name of one.
         bias: [1, columns], or None.
-        fused_norm_type: NormType.NO_NORM, RMS_NORM, or RMS_NORM_SKIP_GAMMA where the weights hold gamma already.
+        fused_norm_type: NormType.NO_NORM, RMS_NORM, or RMS_NORM_SKIP_GAMMA where the weights hold gamma; or a name.
         gamma_norm_weights: [1, hidden], for RMS_NORM.
         norm_eps: added to the mean of the squares.
         d_head: width of a head, at most 512, for NBSd.
