@@ -11,7 +11,7 @@ from nki_lab.kernels.prebuilt import require
 
 
 def check_rows(kernel: str, x: Any, widest: int, **per_width: Any) -> tuple[int, int]:
-    """Return the rows and the width of `x` [rows, width]; raise unless a row fits, and others are [width]."""
+    """Return the rows and the width of `x` [rows, width]; raise unless a row fits, and others are [width] floats."""
     require(
         len(x.shape) == 2,
         f"{kernel}: `x` has shape {list(x.shape)}; expected [rows, width]",
@@ -29,6 +29,7 @@ def check_rows(kernel: str, x: Any, widest: int, **per_width: Any) -> tuple[int,
             f"{kernel}: `{name}` has shape {list(value.shape)}; expected [{width}], as wide as `x`",
             f"give one value for each of the {width} columns",
         )
+    check_floats(kernel, x=x, **per_width)
     return rows, width
 
 

@@ -11,7 +11,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import loaded, of_this_core, register_of
+from nki_lab.kernels.rows import check_floats, loaded, of_this_core, register_of
 
 # Queries of a group, the widest moving operand, and keys that one transfer brings.
 _QUERIES, _STEP = 512, 1024
@@ -87,6 +87,7 @@ def check_heads(kernel, q, k, v, scale, causal, earlier=False):
             f"{kernel}: `{name}` is {tensor.dtype}, and `q` {q.dtype}",
             "cast them to one dtype",
         )
+    check_floats(kernel, q=q)
     require(
         heads % kv_heads == 0,
         f"{kernel}: {heads} heads of `q` do not share {kv_heads} heads of `k` evenly",
@@ -460,6 +461,11 @@ KERNEL = Prebuilt(
     ),
     sources=("T. Dao, arXiv:2307.08691", "nki-samples, flash attention"),
     refused=(
+        Refused(
+            {name: np.ones((1, 1, 8, 8), np.int8) for name in "qkv"},
+            "`q` is int8",
+            "cast it",
+        ),
         Refused(
             {"q": (1, 2, 32, 8), "k": (1, 2, 32, 8), "v": (1, 2, 32, 8)},
             "`v` has shape [1, 2, 32, 8]; expected [1, 2, 8, 32], with the keys before d",

@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import loaded, of_this_core
+from nki_lab.kernels.rows import check_floats, loaded, of_this_core
 
 # A block of the result, and how many bytes of one row or column of the operands stay in SBUF with it. Each operand is
 # then read once for 1024 rows or columns of the result, so that the Tensor engine binds and not the DMA engines.
@@ -67,6 +67,7 @@ def _check(lhs_t, rhs):
         f"matmul: `lhs_t` is {lhs_t.dtype}, and `rhs` {rhs.dtype}",
         "cast one of them: both have one dtype",
     )
+    check_floats("matmul", lhs_t=lhs_t)
 
 
 def _loaded(tensor, depth, k, start, extent):
@@ -144,6 +145,11 @@ KERNEL = Prebuilt(
     ),
     sources=("NKI documentation, matrix multiplication tutorial",),
     refused=(
+        Refused(
+            {"lhs_t": np.ones((8, 16), np.int32), "rhs": np.ones((8, 4), np.int32)},
+            "`lhs_t` is int32",
+            "cast it",
+        ),
         Refused(
             {"lhs_t": (8, 16), "rhs": (16, 4)},
             "both begin with the depth",

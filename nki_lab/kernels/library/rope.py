@@ -10,7 +10,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
-from nki_lab.kernels.rows import loaded
+from nki_lab.kernels.rows import check_floats, loaded
 
 
 @nki.jit
@@ -89,6 +89,7 @@ def _check(x, cos, sin):
             f"rope: `{name}` has shape {list(angles.shape)}; expected {[tokens, d // 2]}",
             "give one value for each token and pair; both halves of a head share them",
         )
+    check_floats("rope", x=x, cos=cos, sin=sin)
 
 
 def _arguments(
@@ -143,6 +144,11 @@ KERNEL = Prebuilt(
     ),
     sources=("J. Su et al., arXiv:2104.09864", "NKI Library, RoPE"),
     refused=(
+        Refused(
+            {"x": np.ones((4, 2, 8), np.int32), "cos": (4, 4), "sin": (4, 4)},
+            "`x` is int32",
+            "cast it",
+        ),
         Refused(
             {"x": (4, 2, 7), "cos": (4, 3), "sin": (4, 3)},
             "7",

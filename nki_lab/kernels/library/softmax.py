@@ -85,6 +85,11 @@ KERNEL = Prebuilt(
     edges={"masked": _masked},
     refused=(
         Refused(
+            {"x": np.ones((2, 3), np.int32)},
+            "`x` is int32; expected float32 or bfloat16",
+            "x.astype(np.float32)",
+        ),
+        Refused(
             {"x": (1, 9000)},
             "9000 elements; a tile holds 8192",
             "8192",

@@ -11,7 +11,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.projections import activated, row_tiles
-from nki_lab.kernels.rows import of_this_core
+from nki_lab.kernels.rows import check_floats, of_this_core
 
 # Tokens of one pass over the weights: each weight is then used for 512 columns of the Tensor engine.
 _TOKENS = 512
@@ -73,6 +73,7 @@ def _check(x_t, gate, up, down):
             f"swiglu_mlp: `{name}` is {matrix.dtype}, and `x_t` {x_t.dtype}",
             "cast them to one dtype",
         )
+    check_floats("swiglu_mlp", x_t=x_t)
     held = inner * _TOKENS // nl.tile_size.pmax * (4 if x_t.dtype == nl.float32 else 2)
     require(
         held <= _INNER_BYTES,
@@ -153,6 +154,11 @@ KERNEL = Prebuilt(
     ),
     sources=("N. Shazeer, arXiv:2002.05202", "NKI Library, MLP"),
     refused=(
+        Refused(
+            {name: np.ones((8, 8), np.int8) for name in ("x_t", "gate", "up", "down")},
+            "`x_t` is int8",
+            "cast it",
+        ),
         Refused(
             {"x_t": (4, 9), "gate": (5, 8), "up": (5, 8), "down": (8, 5)},
             "`gate` has shape [5, 8]; expected [4, 8]",
