@@ -15,6 +15,8 @@ from nki_lab.kernels.rows import check_rows, register_of, tiles_of_rows
 
 # Blocks of 128 columns that are transposed together.
 _TURNED = 4
+# Each tile of PSUM has a bank of its own, of 512 float32: Vector and Scalar delay each other in one bank.
+_BANK = 512
 
 
 @nki.jit
@@ -82,7 +84,8 @@ def _multiply(tile, triangle, result):
     for start in range(0, width, _TURNED * pmax):
         stop = min(start + _TURNED * pmax, width)
         blocks = [(n, min(pmax, stop - n)) for n in range(start, stop, pmax)]
-        turned = nl.ndarray((pmax, len(blocks), size), dtype=tile.dtype, buffer=nl.psum)
+        bank = nl.ndarray((pmax, 2 * _BANK // pmax, pmax), dtype=tile.dtype, buffer=nl.psum)
+        turned = bank[:, : len(blocks), :size]
         for n, (first, wide) in enumerate(blocks):
             part = tile[:, first : first + wide]
             nisa.nc_transpose(dst=turned[:wide, n], data=part, engine=nisa.engine.tensor)
@@ -96,19 +99,15 @@ def _multiply(tile, triangle, result):
         for n in range(0, len(blocks), 2):
             first, pair = blocks[n][0], blocks[n : n + 2]
             wide = sum(size_of for _, size_of in pair)
-            sums = nl.ndarray((size, wide), dtype=nl.float32, buffer=nl.psum)
+            sums = nl.ndarray((size, _BANK), dtype=nl.float32, buffer=nl.psum)[:, :wide]
             for m, (_, depth) in enumerate(pair):
                 nisa.nc_matmul(
                     dst=sums[:, m * pmax :], stationary=columns[:depth, n + m],
                     moving=triangle[:depth, : wide - m * pmax],
                 )  # fmt: skip
-            nisa.activation(dst=result[:, first : first + wide], op=nl.copy, data=sums, bias=total)
-            before, last = total, sums[:, wide - 1 :]
-            total = nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
-            if before is None:
-                nisa.tensor_copy(dst=total, src=last)
-            else:
-                nisa.tensor_tensor(dst=total, data1=last, data2=before, op=nl.add)
+            before, total = total, nl.ndarray((size, 1), dtype=nl.float32, buffer=nl.sbuf)
+            nisa.activation(dst=total, op=nl.copy, data=sums[:, wide - 1 :], bias=before)
+            nisa.activation(dst=result[:, first : first + wide], op=nl.copy, data=sums, bias=before)
     return total
 
 
@@ -149,7 +148,7 @@ KERNEL = Prebuilt(
             "_multiply",
         ),
         Step(
-            "The Scalar engine adds the sum of the columns before, which the Vector engine keeps, and rounds.",
+            "The Scalar engine adds the sum of the columns before, and rounds.",
             "nisa.activation(dst=result",
         ),
         Step(
