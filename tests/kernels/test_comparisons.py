@@ -67,6 +67,13 @@ def test_text_table_figure_and_picture_show_the_same(chart):
     flash = [row.sbuf_bytes for row in chart.of("flash_attention")]
     assert list(curves[-1]["y"]) == flash and curves[-1]["name"] == "flash_attention"
     assert list(table["cells"]["values"][1]) == [row.kernel for row in chart.rows]
+    texts = [
+        *table["header"]["values"],
+        *(t for column in table["cells"]["values"] for t in column),
+    ]
+    assert not [
+        text for text in texts if " " in text
+    ]  # it would be left out where it is drawn out of sight
     for theme, width in (("light", 1200), ("dark", 720)):
         drawing = ElementTree.fromstring(chart.to_svg(theme, width))
         assert len(drawing.findall("{*}circle")) == 3 * len(chart.rows) + len(chart.kernels)

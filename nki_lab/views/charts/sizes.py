@@ -47,7 +47,7 @@ class _Quantity(NamedTuple):
 _QUANTITIES = (
     _Quantity("time us", lambda row: row.time_us, lambda value: f"{value:,.1f}"),
     _Quantity("HBM bytes", lambda row: row.hbm_bytes, lambda value: f"{value:,.0f}"),
-    _Quantity("SBUF per partition", lambda row: row.sbuf_bytes, lambda value: f"{value:,.0f}"),
+    _Quantity("SBUF bytes", lambda row: row.sbuf_bytes, lambda value: f"{value:,.0f}"),
 )
 
 
@@ -111,12 +111,14 @@ class SizeChart(ChartForms):
             "fill": {"color": PAPER.light},
             "font": {"color": INK.light, "size": 11},
         }
-        columns = [list(column) for column in zip(*table, strict=True)]
-        columns[3] = [size_text(row.hbm_bytes) for row in self.rows]  # a column has little room
+        columns = [list(column) for column in zip(heads, *table, strict=True)]
+        columns[3][1:] = [size_text(row.hbm_bytes) for row in self.rows]  # a column has little room
+        # Where a page draws the table out of sight, plotly leaves out texts that it might wrap.
+        whole = [[text.replace(" ", "\N{NO-BREAK SPACE}") for text in column] for column in columns]
         body = go.Table(
             columnwidth=[3, 6, 3, 4, 3],
-            header={"values": heads, **cells},
-            cells={"values": columns, **cells, "height": 26},
+            header={"values": [column[0] for column in whole], **cells},
+            cells={"values": [column[1:] for column in whole], **cells, "height": 26},
         )
         figure.add_trace(body, len(kinds), 1)
         title = html.escape(self.title, quote=False).replace(" (", "<br>(", 1)
