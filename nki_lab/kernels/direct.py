@@ -7,17 +7,24 @@ then computes everything again by the steps of `attention.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.ir.building.builder import current
 from nki_lab.kernels.attention import Head, Mask, loaded_as, tile
-from nki_lab.kernels.launched import is_program
+from nki_lab.kernels.launched import is_last_program, is_launched_program, is_program
 
 #: Queries whose scores with 128 keys are one product, and keys whose weights one instruction computes.
 _QUERIES, _KEYS = 512, 256
 # Sums between these are exact: no term that counts is 0, and no product with values up to 1e20 is infinite.
 _SMALLEST, _LARGEST = 1e-18, 1e18
+
+
+# What programs of a launch have left to the last of them, by the builder of their trace.
+_waiting: WeakKeyDictionary[Any, list[Any]] = WeakKeyDictionary()
 
 
 class Exact:
@@ -37,13 +44,27 @@ class Exact:
             )  # fmt: skip
 
     def otherwise(self, compute: Callable[..., None], places: list[Any]) -> None:
-        """Compute all places again, on the device and once, where a sum was not exact."""
-        if nl.num_programs(0) == 2 and not is_program():  # both cores go through the loop, or none
+        """Compute all places again, on the device and once, where a sum was not exact.
+
+        Of the programs of an official grid the last one does so for all, so that none waits for the loop of another.
+        """
+        works = [partial(compute, *place) for place in places]
+        if is_launched_program():
+            waiting = _waiting.setdefault(current(), [])
+            waiting.append((self._flags, works))
+            if not is_last_program():
+                return
+            for flags, earlier in waiting[:-1]:
+                self._join(flags)
+                works += earlier
+        elif (
+            nl.num_programs(0) == 2 and not is_program()
+        ):  # both cores go through the loop, or none
             other, theirs = 1 - nl.program_id(0), tile((128, 1))
             nisa.sendrecv(
                 src=self._flags, dst=theirs, send_to_rank=other, recv_from_rank=other, pipe_id=0
             )
-            nisa.tensor_tensor(dst=self._flags, data1=self._flags, data2=theirs, op=nl.maximum)
+            self._join(theirs)
         most, number = tile((1, 1)), tile((1, 1), nl.int32)
         nisa.tensor_partition_reduce(dst=most, op=nl.max, data=self._flags)
         nisa.tensor_copy(dst=number, src=most)
@@ -52,10 +73,13 @@ class Exact:
 
         def again(_: Any) -> None:
             nisa.memset(dst=self._flags, value=0.0)  # a core without a place has the loop, too
-            for place in places:
-                compute(*place)
+            for work in works:
+                work()
 
         nl.fori_loop(0, register, again)
+
+    def _join(self, flags: Any) -> None:
+        nisa.tensor_tensor(dst=self._flags, data1=self._flags, data2=flags, op=nl.maximum)
 
 
 def attended(

@@ -68,9 +68,13 @@ def test_an_official_kernel_gives_the_values_of_todays_in_all_ways_to_launch_it(
 
 def test_sums_that_are_not_exact_are_computed_again_under_the_official_name():
     kernel = kernels.get("flash_fwd")
-    given = kernel.edges["large"](np.random.default_rng(1))
+    large = kernel.edges["large"](np.random.default_rng(1))
+    # The first of two programs has sums that are not exact; the last one computes all again.
+    given = {**large, **{name: np.concatenate([large[name], large[name] / 8]) for name in "qkv"}}
     config = FlashConfig(seq_tile_size=512)
-    found = flash_fwd[1, 1](**{**given, "config": config})
+    result = nki_lab.run(flash_fwd[2, 1], **{**given, "config": config})
+    found = result.value
+    assert not result.findings
     assert kernel.error(found, given) <= kernel.tolerance["float32"]
 
 
