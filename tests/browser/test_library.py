@@ -49,7 +49,7 @@ def look_at_tiles(notebook: Notebook) -> None:
 def test_charts_and_tiles_are_drawn_and_saved(lab: Lab, chromium: str, theme: str) -> None:
     with browser(chromium, 1100) as page:
         console = Console().listen(page)
-        name = f"{theme[-4:].strip().lower()}.ipynb"
+        name = f"{theme.split()[-1].lower()}.ipynb"
         notebook = lab.open(page, lab.write(name, *CELLS))
         page.evaluate(
             "(theme) => window.jupyterapp.commands.execute('apputils:change-theme', {theme})", theme
