@@ -15,9 +15,9 @@ from nki_lab.isa import registry
 from nki_lab.targets.features import FEATURES
 
 PACKAGE = Path(__file__).parents[1] / "nki_lab"
-#: Rooms that use instructions by name: definitions, composites, kernels, official names, their history, and the rules
-#: that move a kernel from one version to another.
-MAY_NAME = {"beta1", "isa", "language", "kernels", "api", "versions", "migration"}
+#: Rooms that use instructions by name: definitions, composites, kernels, official names, their history, the rules that
+#: move a kernel from one version to another, and the backward kernels that are made.
+MAY_NAME = {"autodiff", "beta1", "isa", "language", "kernels", "api", "versions", "migration"}
 #: Exercises ask for instructions by name, as their texts do.
 MAY_NAME_TOO = PACKAGE / "exercises" / "problems"
 # Names that are also ordinary words of other fields ("activation", "iota"): only a call or a string can be told from
