@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Iterable
 from pathlib import Path
 
 from docs.markdown import escaped, page
 from nki_lab import kernels
 from nki_lab.kernels.bench import load_rows, table
+from nki_lab.kernels.explained import lines_of, place_of
 
 #: Rows that `nki-lab bench --target trn2 --write docs/kernels` has written, a file per kernel.
 KEPT = Path(__file__).parent / "kernels"
@@ -19,7 +21,9 @@ def kernel_page() -> str:
     text = (
         "`nki_lab.kernels` holds kernels to read, to call and to measure:"
         ' `from nki_lab.kernels import softmax` gives the kernel, `nki_lab.kernels.get("softmax")` what is known about'
-        " it. `nki-lab bench` writes the table anew, and compares it with an earlier one.\n\n"
+        " it. `.explain()` draws how its arguments lie in tiles, and shows lines, instructions and tiles of each step."
+        " `nki-lab bench` writes the table anew, and compares it with an earlier one; `nki_lab.kernels.compare(name)`"
+        f" compares kernels that compute the same over their size, for {_listed(kernels.COMPARISONS)}.\n\n"
         "Times are modelled. `of roof` is the part of a run that its work takes at least, under the limit of the chip"
         " that allows the least; `HBM bytes` is what is moved, as a multiple of arguments and results.\n\n"
         f"{table(rows, markdown=True)}\n"
@@ -29,13 +33,25 @@ def kernel_page() -> str:
     return page("Prebuilt kernels", text, short, *(_kernel(name) for name in kernels.names()))
 
 
+def _listed(names: Iterable[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _step(step: str, file: str) -> str:
+    """Return a step with the lines that it speaks of."""
+    at = getattr(step, "at", "")
+    return f"{step} ({place_of(*lines_of(file, at))})" if at else step
+
+
 def _kernel(name: str) -> str:
     kernel = kernels.get(name)
     function = kernel.kernel.func
     doc = inspect.getdoc(function) or ""
-    steps = "".join(f"{n}. {escaped(step)}\n" for n, step in enumerate(kernel.steps, 1))
+    file = function.__code__.co_filename
+    shown = (escaped(_step(step, file)) for step in kernel.steps)
+    steps = "".join(f"{n}. {step}\n" for n, step in enumerate(shown, 1))
     sources = "; ".join(map(escaped, kernel.sources))
     call = f"{name}{inspect.signature(function)}"
-    official = ", ".join(f"`{name}`" for name in kernel.official)
+    official = _listed(kernel.official)
     older = f"\nIn kernels of Beta 1: {official}.\n" if official else ""
     return f"## {name}\n\n```text\n{call}\n\n{doc}\n```\n\n{steps}{older}\nSources: {sources}.\n"

@@ -7,7 +7,7 @@ import inspect
 import linecache
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +45,13 @@ def lines_of(file: str, at: str) -> tuple[str, list[tuple[int, int]]]:
     return file, sorted(places)
 
 
+def place_of(file: str, places: Sequence[tuple[int, int]]) -> str:
+    """Return lines of a file in words."""
+    shown = ", ".join(f"{a} to {b}" if a != b else str(a) for a, b in places)
+    word = "line" if len(places) == 1 and places[0][0] == places[0][1] else "lines"
+    return f"{Path(file).name}, {word} {shown}"
+
+
 def explained_steps(kernel: Kernel, file: str, steps: Iterable[str]) -> tuple[ExplainedStep, ...]:
     """Return the steps of a compiled kernel with their lines, engines and tiles."""
     return tuple(_explained(kernel, file, step) for step in steps)
@@ -65,14 +72,13 @@ def _explained(kernel: Kernel, file: str, step: str) -> ExplainedStep:
             for view in (*i.read(), *i.written()):
                 if view.storage.on_chip:
                     _keep_largest(tiles, view.storage)
-    shown = ", ".join(f"{a} to {b}" if a != b else str(a) for a, b in places)
-    word = "line" if len(places) == 1 and places[0][0] == places[0][1] else "lines"
     source = "\n...\n".join(
         "\n".join(f"{n:4} {linecache.getline(file, n).rstrip()}" for n in range(first, last + 1))
         for first, last in places
     )
-    place = f"{Path(file).name}, {word} {shown}"
-    return ExplainedStep(str(step), place, source, dict(engines), tuple(tiles.values()))
+    return ExplainedStep(
+        str(step), place_of(file, places), source, dict(engines), tuple(tiles.values())
+    )
 
 
 def _is_in(stack: Stack, file: str, places: list[tuple[int, int]]) -> bool:
