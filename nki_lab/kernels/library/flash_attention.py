@@ -204,7 +204,6 @@ def _again(operands, groups, scale, causal):
 
     def body(_):
         keys, resident, held = k.shape[1], _fits(k), {}
-        triangle = _triangle() if causal else None
         for head, group in groups:
             for first in range(group, min(group + _QUERIES, q.shape[2]), nl.tile_size.pmax):
                 rows = min(nl.tile_size.pmax, q.shape[2] - first)
@@ -215,7 +214,7 @@ def _again(operands, groups, scale, causal):
                     if not resident or start not in held:
                         held[start] = _loaded(k, v, start)
                     seen = min(keys, start + _STEP, own + rows) - start
-                    state = _step(tile, held[start], seen, own - start, scale, state, triangle)
+                    state = _step(tile, held[start], seen, own - start, scale, state)
                 nisa.dma_copy(dst=out[head, first : first + rows], src=_divided(state, q.dtype))
 
     return body
@@ -224,17 +223,6 @@ def _again(operands, groups, scale, causal):
 def _fits(k):
     """Tell whether all keys and values of a head stay in SBUF."""
     return k.shape[1] * 2 * (4 if k.dtype == nl.float32 else 2) <= _RESIDENT_BYTES
-
-
-def _triangle():
-    """Return a tile [128, 128] of zeros, and above its diagonal of numbers that take a score away."""
-    tile = nl.ndarray((nl.tile_size.pmax, nl.tile_size.pmax), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.memset(dst=tile, value=0.0)
-    nisa.affine_select(
-        dst=tile, pattern=[[-1, nl.tile_size.pmax]], channel_multiplier=1, on_true_tile=tile,
-        on_false_value=MASKED, cmp_op=nl.greater_equal,
-    )  # fmt: skip
-    return tile
 
 
 def _loaded(k, v, start, with_ones=False):
@@ -254,7 +242,7 @@ def _loaded(k, v, start, with_ones=False):
     return loaded(k[:, start:stop]), [tile[:, n] for n in range(count)]
 
 
-def _step(queries, held, seen, own, scale, state, triangle):
+def _step(queries, held, seen, own, scale, state):
     """Return maximum (negative), sum and output of a tile of queries after these keys.
 
     Args:
@@ -263,7 +251,6 @@ def _step(queries, held, seen, own, scale, state, triangle):
         seen: how many of the keys to look at.
         own: the key of the first query, which is the last that it sees.
         state: the same three after the keys before; None at the first step.
-        triangle: what is added to the scores of masked keys.
     """
     keys, values = held
     rows = queries.shape[1]
@@ -272,9 +259,15 @@ def _step(queries, held, seen, own, scale, state, triangle):
         part = slice(n, min(n + nl.tile_size.gemm_moving_fmax, seen))
         nisa.nc_matmul(dst=scores[:, part], stationary=queries, moving=keys[:, part])
     if own < seen:
+        # Not by adding to them, as a key that is not seen may be NaN.
         diagonal = scores[:, max(0, own) :]
-        added = triangle[:rows, max(0, -own) : seen - own]
-        nisa.tensor_tensor(dst=diagonal, data1=diagonal, data2=added, op=nl.add)
+        masked = nl.ndarray(diagonal.shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=masked, src=diagonal)
+        nisa.affine_select(
+            dst=masked, pattern=[[-1, masked.shape[1]]], offset=min(0, own), channel_multiplier=1,
+            on_true_tile=masked, on_false_value=MASKED, cmp_op=nl.greater_equal,
+        )  # fmt: skip
+        nisa.tensor_copy(dst=diagonal, src=masked)
 
     lowest = nl.ndarray((rows, 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=lowest, op=nl.maximum, data=scores, axis=1, negate=True)
@@ -395,6 +388,8 @@ def _small_scores(q: Any, k: Any, v: Any) -> None:
 
 def _nan(q: Any, k: Any, v: Any) -> None:
     q[0, 1, 3, 140] = np.nan
+    k[0, 0, 5, 130] = np.nan
+    k[0, 0, 7, 120] = np.inf
 
 
 KERNEL = Prebuilt(
