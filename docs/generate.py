@@ -11,7 +11,6 @@ from pathlib import Path
 
 from benchmarks.timing_accuracy import kept_page
 from docs.instruction_pages import function_page, instruction_pages
-from docs.kernel_page import kernel_page
 from docs.lesson_page import lesson_page
 from docs.profile_page import profile_page
 from docs.room_page import room_page
@@ -41,7 +40,6 @@ def pages() -> dict[str, str]:
         ),
         "functions.md": function_page(),
         "lessons.md": lesson_page(ROOT / "workshop"),
-        "kernels.md": kernel_page(),
         "errors.md": error_page(),
         "magics.md": magic_page(),
         "commands.md": command_page(),

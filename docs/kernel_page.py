@@ -1,4 +1,7 @@
-"""Writes the page about the prebuilt kernels, with the times that were kept."""
+"""Writes docs/kernels.md, the page about the prebuilt kernels with the times that were kept.
+
+python -m docs.kernel_page
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,7 @@ from nki_lab.kernels.explained import lines_of, place_of
 
 #: Rows that `nki-lab bench --target trn2 --write docs/kernels` has written, a file per kernel.
 KEPT = Path(__file__).parent / "kernels"
+PAGE = KEPT.with_suffix(".md")
 
 
 def kernel_page() -> str:
@@ -55,3 +59,7 @@ def _kernel(name: str) -> str:
     official = _listed(kernel.official)
     older = f"\nIn kernels of Beta 1: {official}.\n" if official else ""
     return f"## {name}\n\n```text\n{call}\n\n{doc}\n```\n\n{steps}{older}\nSources: {sources}.\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(kernel_page(), encoding="utf-8")

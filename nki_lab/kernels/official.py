@@ -66,7 +66,7 @@ def _fill() -> None:
     for official, home in BETA1.modules.items():
         if home.startswith(f"{__name__}."):
             sys.modules[home] = module = _Module(home, f"The module `{official}` of Beta 1.")
-            vars(module).update(__all__=[], __path__=[])
+            vars(module).update(__all__=[], __path__=[], __file__=__file__)
             package, _, called = home.rpartition(".")
             setattr(sys.modules[package], called, module)
     for name in names():

@@ -2,7 +2,7 @@
 
 import pytest
 
-from docs.kernel_page import KEPT, kernel_page
+from docs.kernel_page import KEPT, PAGE, kernel_page
 from nki_lab import kernels
 from nki_lab.kernels.bench import load_rows, measure, size_text
 
@@ -17,6 +17,7 @@ def test_every_kernel_has_its_rows_and_its_section():
     ]
     assert [row.key for row in rows] == expected
     text = kernel_page()
+    assert PAGE.read_text("utf-8") == text, "write it anew: python -m docs.kernel_page"
     assert all(f"## {name}\n" in text for name in kernels.names())
     assert all(f"`{n}`" in text for name in kernels.names() for n in kernels.get(name).official)
     large = {(name, size_text(kernels.get(name).timed[-1])) for name in kernels.names()}
