@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any
 
 from nki_lab.errors import UsageError, close_matches
@@ -55,13 +56,17 @@ def compare(
     if name not in COMPARISONS:
         raise UsageError(
             f"there is no comparison `{name}`",
-            help=close_matches(name, COMPARISONS) or f"there are {', '.join(COMPARISONS)}",
+            help=close_matches(str(name), COMPARISONS) or f"there are {', '.join(COMPARISONS)}",
         )
     chosen = COMPARISONS[name]
-    values = sorted(set(chosen.sizes if sizes is None else sizes))
+    given = chosen.sizes if sizes is None else sizes
+    try:
+        values = sorted({index(value) for value in given})
+    except TypeError:
+        values = []
     if not values or values[0] < 1:
         raise UsageError(
-            f"compare: `sizes` is {values}; expected numbers of {chosen.over} above 0",
+            f"compare: `sizes` is {given!r}; expected numbers of {chosen.over} above 0",
             help=f"write sizes={list(chosen.sizes)}",
         )
     rows: list[SizeRow] = []

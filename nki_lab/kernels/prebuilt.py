@@ -164,7 +164,14 @@ class Prebuilt:
         size = self.tested[0] if size is None else size
         _check_size(self, size)
         numpy_dtype = DTYPES[dtype].host
-        return self.arguments(np.random.default_rng(seed), numpy_dtype, **size)
+        try:
+            return self.arguments(np.random.default_rng(seed), numpy_dtype, **size)
+        except (ArithmeticError, IndexError, MemoryError, TypeError, ValueError) as error:
+            shown = ", ".join(f"{name}={value!r}" for name, value in size.items())
+            raise UsageError(
+                f"{self.name}: no arguments can be made of {shown} and seed={seed!r}: {error}",
+                help=f"write numbers above 0 that fit into memory: size={dict(self.timed[-1])}",
+            ) from error
 
     def run(
         self, size: Size | None = None, dtype: str = "float32", seed: int = 0, **choices: Any
@@ -252,9 +259,10 @@ def _difference(found: np.ndarray, expected: np.ndarray) -> float:
 
 def _check_size(kernel: Prebuilt, size: Size) -> None:
     names = list(kernel.tested[0])
-    if sorted(size) != sorted(names):
+    if not isinstance(size, Mapping) or sorted(size) != sorted(names):
+        named = ", ".join(map(str, size)) if isinstance(size, Mapping) else repr(size)
         raise UsageError(
-            f"{kernel.name}: the size names {', '.join(size) or 'nothing'}; expected {', '.join(names)}",
+            f"{kernel.name}: the size names {named or 'nothing'}; expected {', '.join(names)}",
             help=f"write {' '.join(f'{n}={v}' for n, v in kernel.timed[-1].items())}",
         )
 
@@ -278,7 +286,7 @@ def get(name: str) -> Prebuilt:
     if name not in names():
         raise UsageError(
             f"there is no prebuilt kernel `{name}`",
-            help=close_matches(name, names()) or f"there are {', '.join(names())}",
+            help=close_matches(str(name), names()) or f"there are {', '.join(names())}",
         )
     kernel: Prebuilt = import_module(f"{library.__name__}.{name}").KERNEL
     return kernel

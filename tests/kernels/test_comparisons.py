@@ -98,5 +98,8 @@ def test_what_cannot_be_compared_is_named():
     assert "did you mean `attention`" in caught.value.help
     with pytest.raises(UsageError, match="numbers of keys above 0"):
         kernels.compare("attention", sizes=[0, 128])
+    for wrong in (["a"], [1.5], 5):
+        with pytest.raises(UsageError, match="numbers of keys above 0"):
+            kernels.compare("attention", sizes=wrong)
     with pytest.raises(UsageError, match=r"`sizes` is \[\]"):
         kernels.compare("attention", sizes=[])

@@ -187,6 +187,20 @@ def test_wrong_names_sizes_and_dtypes_are_named():
     assert "did you mean `softmax`" in caught.value.help
     with pytest.raises(UsageError, match="the size names rows; expected rows, width"):
         kernels.get("softmax").example({"rows": 3})
+    for wrong in (
+        {"rows": -1, "width": 3},
+        {"rows": 2.5, "width": 3},
+        {"rows": 2**40, "width": 2**20},
+    ):
+        with pytest.raises(
+            UsageError, match="softmax: no arguments can be made of rows="
+        ) as caught:
+            kernels.get("softmax").example(wrong)
+        assert "rows" in caught.value.help
+    with pytest.raises(UsageError, match="the size names 5; expected rows, width"):
+        kernels.get("softmax").run(size=5)
+    with pytest.raises(UsageError, match="no prebuilt kernel `None`"):
+        kernels.get(None)
     with pytest.raises(KernelArgument, match="softmax does not take int8"):
         kernels.get("softmax").example(dtype="int8")
     assert isinstance(kernels.get("softmax"), Prebuilt)
