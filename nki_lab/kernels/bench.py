@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from nki_lab.choices import Choices
-from nki_lab.errors import BadFile
+from nki_lab.errors import BadFile, UsageError
 from nki_lab.kernels.prebuilt import Prebuilt, Size
 from nki_lab.percent import percent
 from nki_lab.profiler.analyses.report import sbuf_peak_bytes
@@ -128,9 +128,12 @@ def _timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure_all(
-    kernels: Iterable[Prebuilt], large: bool = True, dtypes: Sequence[str] = (), **choices: Any
+    kernels: Sequence[Prebuilt], large: bool = True, dtypes: Sequence[str] = (), **choices: Any
 ) -> list[Row]:
-    """Return the rows of some kernels at the sizes they are timed at; without `large`, at all but the last."""
+    """Return the rows of some kernels at the sizes they are timed at; without `large`, at all but the last.
+
+    UsageError where none takes these dtypes.
+    """
     jobs = [
         (kernel, size, dtype)
         for kernel in kernels
@@ -138,6 +141,12 @@ def measure_all(
         for dtype in kernel.dtypes
         if not dtypes or dtype in dtypes
     ]
+    if not jobs:
+        taken = dict.fromkeys(dtype for kernel in kernels for dtype in kernel.dtypes)
+        raise UsageError(
+            f"no kernel that was named takes {' or '.join(dtypes)}",
+            help=f"{'it takes' if len(kernels) == 1 else 'they take'} {', '.join(taken)}",
+        )
     rows: list[Row] = []
     with phase("timing kernels", lambda: len(rows), len(jobs)):
         for kernel, size, dtype in jobs:
@@ -164,15 +173,21 @@ def table(rows: Sequence[Row], markdown: bool = False) -> str:
 
 
 def save_rows(rows: Sequence[Row], path: Path) -> None:
-    """Write rows as JSON, which `changes` compares with; into a folder, or a path without suffix, a file per kernel."""
+    """Write rows as JSON, which `changes` compares with; into a folder, or a path without suffix, a file per kernel.
+
+    BadFile where they cannot be written.
+    """
     files = {path: list(rows)}
-    if path.is_dir() or not path.suffix:
-        path.mkdir(parents=True, exist_ok=True)
-        names = dict.fromkeys(row.kernel for row in rows)
-        files = {path / f"{name}.json": [r for r in rows if r.kernel == name] for name in names}
-    for file, part in files.items():
-        text = json.dumps([{n: getattr(row, n) for n in _KEPT} for row in part], indent=1)
-        file.write_text(text + "\n", encoding="utf-8")
+    try:
+        if path.is_dir() or not path.suffix:
+            path.mkdir(parents=True, exist_ok=True)
+            names = dict.fromkeys(row.kernel for row in rows)
+            files = {path / f"{name}.json": [r for r in rows if r.kernel == name] for name in names}
+        for file, part in files.items():
+            text = json.dumps([{n: getattr(row, n) for n in _KEPT} for row in part], indent=1)
+            file.write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise BadFile.unwritable(path, error) from None
 
 
 def load_rows(path: Path) -> list[Row]:

@@ -97,6 +97,13 @@ def test_the_command_fails_where_a_kernel_became_slower(tmp_path):
     assert second.exit_code == 1
     assert "slower" in second.output
     assert "did you mean" in CliRunner().invoke(app, ["bench", "rmsnom"]).output
+    lost = CliRunner().invoke(app, [*call, "--write", str(tmp_path / "absent" / "rows.json")])
+    assert lost.exit_code == 1
+    assert "cannot be written: No such file" in " ".join(lost.output.split())
+    none = CliRunner().invoke(app, ["bench", "rmsnorm", "--dtype", "int8"])
+    assert none.exit_code == 1
+    assert "no kernel that was named takes int8" in none.output
+    assert "it takes float32, bfloat16" in none.output
 
 
 def test_a_backend_that_is_not_there_is_named_before_anything_runs():
