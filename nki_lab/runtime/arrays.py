@@ -184,7 +184,7 @@ def values_of_torch(name: str, tensor: Any) -> np.ndarray:
 
 
 def to_library(array: np.ndarray, library: str) -> Any:
-    """Return a NumPy result as an array of the caller's library."""
+    """Return a NumPy result as an array of the caller's library; KernelArgument where it has no such dtype."""
     if library == "jax":
         return sys.modules["jax"].numpy.array(array)
     if library != "torch":
@@ -198,4 +198,10 @@ def to_library(array: np.ndarray, library: str) -> Any:
             return torch.from_numpy(array.view(integer)).view(
                 getattr(torch, name.partition(".")[2])
             )
-    return torch.from_numpy(array)
+    try:
+        return torch.from_numpy(array)
+    except TypeError:
+        raise KernelArgument(
+            f"a result is {array.dtype}, which cannot become a tensor of PyTorch",
+            help="pass NumPy arrays, such as tensor.numpy(), and results are NumPy arrays",
+        ) from None

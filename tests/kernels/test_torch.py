@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 import nki_lab.language as nl
 from nki_lab import kernels
+from nki_lab.errors import KernelArgument
 
 
 def _attention(q: Any, k: Any, v: Any, causal: bool) -> Any:
@@ -136,3 +137,12 @@ def test_a_kernel_computes_what_the_operator_computes(name):
     exact = 1e-6 if name in ROUNDED else 1e-12
     assert kernel.error(expected, arguments) < exact  # so the reference agrees with it
     assert kernel.error(kernel(**arguments), arguments) <= kernel.tolerance["float32"]
+
+
+def test_a_result_of_a_dtype_that_torch_lacks_is_named():
+    arguments = kernels.get("rmsnorm_quant").example()
+    arguments["hidden"] = torch.from_numpy(arguments["hidden"])
+    message = "a result is float8_e4m3, which cannot become a tensor of PyTorch"
+    with pytest.raises(KernelArgument, match=message) as caught:
+        kernels.rmsnorm_quant(**arguments)
+    assert "pass NumPy arrays" in caught.value.help
