@@ -17,6 +17,7 @@ from nki_lab.errors import UsageError
 #: Numbers with one scale, and numbers in one element.
 GROUP, LANES = 32, 4
 _BIAS = 127
+_NAN = 255  # the scale that is no power of 2
 # The exponent that the largest number of a group gets: that of the format for 4 bits, as in OCP's algorithm, and one
 # less for 8 bits, as the chip does it, so that nothing is cut (nki/deep-dives/mxfp-matmul.rst).
 _EXPONENTS: dict[DType, int] = {float8_e4m3fn_x4: 7, float8_e5m2_x4: 14, float4_e2m1fn_x4: 2}
@@ -40,7 +41,9 @@ def quantised(x: np.ndarray, dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     rows, depth = x.shape
     groups = x.astype(np.float64).reshape((rows, depth // GROUP, GROUP))
     largest = np.abs(groups).max(axis=2)
-    exponents = np.where(largest > 0, np.frexp(largest)[1] - 1 - _EXPONENTS[packed], -_BIAS)
+    # Infinity and NaN count as 2 ** 128, as in the exponent of a float.
+    highest = np.where(np.isfinite(largest), np.frexp(largest)[1] - 1, _BIAS + 1)
+    exponents = np.where(largest == 0, -_BIAS, highest - _EXPONENTS[packed])
     exponents = np.clip(exponents, -_BIAS, _BIAS)
     most = float(ml_dtypes.finfo(packed.lane.np).max)
     codes = np.clip(np.ldexp(groups, -exponents[:, :, None]), -most, most).astype(packed.lane.np)
@@ -60,5 +63,6 @@ def numbers(data: np.ndarray, scales: np.ndarray, dtype: Any = None) -> np.ndarr
     codes = np.stack([words >> packed.np.type(bits * lane) for lane in range(LANES)], axis=2)
     codes = (codes & packed.np.type((1 << bits) - 1)).astype(np.uint8)
     values = codes.view(packed.lane.np).astype(np.float64).reshape((words.shape[0], -1, GROUP))
-    scaled = np.ldexp(values, scales.T.astype(np.int64)[:, :, None] - _BIAS)
+    powers = scales.T.astype(np.int64)[:, :, None]
+    scaled = np.where(powers == _NAN, np.nan, np.ldexp(values, powers - _BIAS))
     return scaled.reshape((words.shape[0], -1))

@@ -144,6 +144,13 @@ def _reference(
     return result
 
 
+def _not_finite(rng: np.random.Generator) -> dict[str, Any]:
+    """Return arguments with a scale that is NaN, and a large one."""
+    arguments = _arguments(rng, nl.float8_e4m3fn_x4, 6, 128, 10, 0)
+    arguments["lhs_scales"][2, 3], arguments["rhs_scales"][1, 4] = 255, 200
+    return arguments
+
+
 def _refused(message: str, help: str, **changed: Any) -> Refused:
     """Return arguments that are refused for what is changed in right ones."""
     data, scales = mx.quantised(np.ones((2, 128)), nl.float8_e5m2_x4)
@@ -173,6 +180,7 @@ KERNEL = Prebuilt(
     multiplies=lambda rows, depth, columns, mixed: 2 * rows * depth * columns,
     tolerance={"float8_e4m3fn_x4": 1e-5, "float8_e5m2_x4": 1e-5, "float4_e2m1fn_x4": 1e-5},
     chips=("trn3",),
+    edges={"not finite": _not_finite},
     refused=(
         _refused(
             "`lhs` is [32, 2] float32; expected [depth / 4, n] float8_e4m3fn_x4",

@@ -153,6 +153,16 @@ def _zeros(rng: np.random.Generator) -> dict[str, Any]:
     return arguments
 
 
+def _not_finite(rng: np.random.Generator) -> dict[str, Any]:
+    arguments = _arguments(rng, np.float16, 6, 256, 0)
+    arguments["src"][1, 35], arguments["src"][2, 70], arguments["src"][3, 9] = (
+        np.inf,
+        -np.inf,
+        np.nan,
+    )
+    return arguments
+
+
 KERNEL = Prebuilt(
     kernel=quantize_mx,
     arguments=_arguments,
@@ -171,7 +181,7 @@ KERNEL = Prebuilt(
     # The chip rounds to the nearest number of the format, as the definition does.
     tolerance={"bfloat16": 0.0, "float16": 0.0},
     chips=("trn3",),
-    edges={"zeros": _zeros},
+    edges={"zeros": _zeros, "not finite": _not_finite},
     refused=(
         Refused({"src": (4, 128)}, "`src` is float32; expected bfloat16 or float16", "cast"),
         Refused(
