@@ -21,6 +21,7 @@ from nki_lab.kernels import library
 from nki_lab.runtime import Result, launch, run
 from nki_lab.runtime.jit import KernelFunction
 from nki_lab.source import is_prebuilt, stack_of_frame
+from nki_lab.targets import Target
 from nki_lab.views.explained import Explanation
 
 #: Numbers that say how large the arguments of a kernel are, by name.
@@ -134,6 +135,32 @@ class Prebuilt:
     falls_short: Mapping[str, str] = field(default_factory=dict)
     official: Mapping[str, Any] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        vars(self.kernel)["accepts"] = self._accepts
+
+    def _accepts(self, target: Target, given: Mapping[str, Any]) -> None:
+        """Raise KernelArgument for a chip that it does not run on, and for values that are no tensors or numbers."""
+        require(
+            target.name in self.chips,
+            f"{self.name} does not run on {target.name}, which lacks instructions or dtypes that it needs",
+            f"choose another chip: target={self.chips[0]!r}",
+        )
+        parameters = inspect.signature(self.kernel.func).parameters.values()
+        wanted = [p.name for p in parameters if p.default is p.empty]
+        wanted = [name for name in wanted if not hasattr(given.get(name), "shape")]
+        for name in wanted:
+            value, usual = given.get(name), [made.get(name) for made in _usual(self)]
+            require(
+                not all(isinstance(u, np.ndarray) for u in usual),
+                f"{self.name}: `{name}` is {value!r}; expected an array",
+                f"give an array of NumPy, PyTorch or JAX for `{name}`",
+            )
+            require(
+                not all(type(u) is int for u in usual) or isinstance(value, (int, np.integer)),
+                f"{self.name}: `{name}` is {value!r}; expected an integer",
+                f"write an integer, such as {name}={usual[0]!r}",
+            )
+
     @property
     def name(self) -> str:
         """Name of the kernel, and of its module."""
@@ -154,9 +181,10 @@ class Prebuilt:
         return self.kernel(*args, **kwargs)
 
     def example(
-        self, size: Size | None = None, dtype: str = "float32", seed: int = 0
+        self, size: Size | None = None, dtype: str | None = None, seed: int = 0
     ) -> dict[str, Any]:
-        """Return random arguments of a size; that of the first test where none is given."""
+        """Return random arguments of a size; that of the first test, and of its first dtype, where none is given."""
+        dtype = self.dtypes[0] if dtype is None else dtype
         if dtype not in self.tolerance:
             raise KernelArgument(
                 f"{self.name} does not take {dtype}", help=f"it takes {', '.join(self.dtypes)}"
@@ -174,7 +202,7 @@ class Prebuilt:
             ) from error
 
     def run(
-        self, size: Size | None = None, dtype: str = "float32", seed: int = 0, **choices: Any
+        self, size: Size | None = None, dtype: str | None = None, seed: int = 0, **choices: Any
     ) -> Result:
         """Run the kernel on random arguments and return its Result; `choices` are those of `nki_lab.run`."""
         return self.launched(self.example(size, dtype, seed), **choices)[1]
@@ -238,6 +266,12 @@ class Prebuilt:
             steps=explained_steps(compiled.kernel, function.__code__.co_filename, self.steps),
             facts=(*facts, *(f"source: {source}" for source in self.sources)),
         )
+
+
+@cache
+def _usual(kernel: Prebuilt) -> list[dict[str, Any]]:
+    """Return what tests give a kernel, which tells arrays and numbers apart."""
+    return [kernel.example(size) for size in kernel.tested]
 
 
 def _tuple(value: Any) -> tuple[Any, ...]:

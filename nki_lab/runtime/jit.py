@@ -7,7 +7,7 @@ import functools
 import inspect
 import sys
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from importlib import import_module
@@ -86,6 +86,7 @@ class KernelFunction(KernelObject):
         schedule: (name, names it waits for) of instructions, from `with_schedule`.
         ignored: keyword arguments of its decorator that change nothing.
         configuration: what its decorator asks for besides its version, if anything.
+        accepts: raises for a target and arguments that it is not made for, before it is traced; or None.
     """
 
     #: The latest calls that a kernel object keeps, so that a loop of calls compiles each once.
@@ -100,6 +101,7 @@ class KernelFunction(KernelObject):
     schedule: Edges = ()
     ignored: tuple[str, ...] = ()
     configuration: Configuration | None = None
+    accepts: Callable[[Target, Mapping[str, Any]], None] | None = None
 
     #: The dialect whose decorator made it; None where a plain function was run.
     decorated_in: Dialect | None = None
@@ -281,6 +283,8 @@ class KernelFunction(KernelObject):
         self, choices: Choices, arguments: inspect.BoundArguments, watch: Watch | None = None
     ) -> CompiledKernel:
         target, cores = self._target(choices), self._cores(choices)
+        if self.accepts is not None:
+            self.accepts(target, arguments.arguments)
         given = choices, target, cores
         read = snapshot(self, arguments.arguments) if watch is None else None
         for call in self._latest:

@@ -181,6 +181,17 @@ def test_wrong_arguments_are_named_with_what_is_allowed(case):
     assert "kernel(**refused.arguments)" in str(caught.value)
 
 
+def test_chips_and_values_that_a_kernel_is_not_made_for_are_named():
+    gather = kernels.get("gather")
+    with pytest.raises(KernelArgument, match="gather does not run on trn1") as caught:
+        gather.run(target="trn1")
+    assert "target='trn2'" in caught.value.help
+    with pytest.raises(KernelArgument, match="flash_attention: `k` is None; expected an array"):
+        kernels.flash_attention(np.zeros((1, 1, 8, 8), np.float32), None, None)
+    with pytest.raises(KernelArgument, match=r"topk: `k` is 2\.5; expected an integer"):
+        kernels.topk(np.zeros((4, 9), np.float32), 2.5)
+
+
 def test_wrong_names_sizes_and_dtypes_are_named():
     with pytest.raises(UsageError, match="no prebuilt kernel `sofmax`") as caught:
         kernels.get("sofmax")

@@ -20,6 +20,8 @@ _PART = 2048
 def layernorm(x, gamma, beta, eps=1e-5):
     """Return (x - mean(x)) / sqrt(var(x) + eps) * gamma + beta, with mean and variance of each row.
 
+    The mean is a float32: where all of a row is the same number far from 0, its last digit is divided by sqrt(eps).
+
     Args:
         x: [rows, width], float32 or bfloat16; width at most 6144.
         gamma, beta: [width].
