@@ -26,6 +26,7 @@ from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.isa.activation import activation
 from nki_lab.isa.transpose import nc_transpose
 from nki_lab.language.program import no_reorder as ordered
+from nki_lab.source import Span, Stack, is_prebuilt
 from nki_lab.targets.engines import TENSOR
 from nki_lab.targets.spaces import PSUM, SBUF, MemoryRegion
 from nki_lab.targets.spec import Target
@@ -335,10 +336,14 @@ def check_decorators(function: Any) -> None:
 
 
 def check_all_placed(builder: Builder, result: Any) -> None:
-    """Raise where a kernel places some of its tensors itself, and the compiler would place others."""
-    if not any(storage.address is not None for storage in builder.storages):
+    """Raise where a kernel places some of its tensors itself, and the compiler would place others.
+
+    What prebuilt kernels do is not the author's: they may do both.
+    """
+    if not any(s.address is not None and not _is_of_prebuilt(s.stack) for s in builder.storages):
         return
-    used = {id(s): (s, i) for i in _instructions(builder) for s in _storages(i)}
+    instructions = [i for i in _instructions(builder) if not _is_of_prebuilt(i.stack)]
+    used = {id(s): (s, i) for i in instructions for s in _storages(i)}
     automatic = [
         (s, i)
         for s, i in used.values()
@@ -353,7 +358,7 @@ def check_all_placed(builder: Builder, result: Any) -> None:
             help="place it too: make it with nl.ndarray(..., buffer=nki.compiler.sbuf.mod_alloc(base_addr=...)) and"
             " assign to it, t[...] = ...; or place none, or write @nki.compiler.force_auto_alloc above the kernel",
         )
-    for i in _instructions(builder):
+    for i in instructions:
         if i.definition is activation and i.bias is None:
             raise MixedAllocation(
                 "an activation has no `bias`, for which the compiler would place a tensor of zeros",
@@ -380,6 +385,11 @@ def check_all_placed(builder: Builder, result: Any) -> None:
             stack=own[0].stack,
             help="return it, pass it as an argument, or let the compiler place all tensors",
         )
+
+
+def _is_of_prebuilt(stack: Stack) -> bool:
+    """Tell whether a prebuilt kernel is at one of the places that led to a tensor or an instruction."""
+    return any(not isinstance(place, Span) and is_prebuilt(place[0]) for place in stack)
 
 
 def _returned(result: Any) -> Iterator[Storage]:

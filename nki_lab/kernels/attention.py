@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -95,17 +96,25 @@ def tile(shape: tuple[int, ...], dtype: Any = nl.float32, buffer: Any = nl.sbuf)
     return nl.ndarray(shape, dtype=dtype, buffer=buffer)
 
 
-def loaded_as(view: Any, dtype: Any) -> Any:
-    """Return a tile in SBUF with what a view of HBM holds, cast on its way."""
-    cast = tile(tuple(view.shape), dtype)
+def anywhere(use: str, *args: Any, **options: Any) -> Any:
+    """Return a new tile, of the arguments of `tile`, that the compiler places; `use` says what it is for."""
+    return tile(*args, **options)
+
+
+def loaded_as(view: Any, dtype: Any, make: Callable[..., Any] = tile) -> Any:
+    """Return a tile in SBUF with what a view of HBM holds, cast on its way; `make` makes it as `tile` does."""
+    cast = make(tuple(view.shape), dtype)
     nisa.dma_copy(dst=cast, src=view)
     return cast
 
 
-def loaded_rows(view: Any, dtype: Any, ones: int = 0) -> list[Any]:
-    """Return the rows of a view [rows, width] as tiles of up to 128 rows, with columns of ones behind them."""
+def loaded_rows(view: Any, dtype: Any, ones: int = 0, make: Callable[..., Any] = tile) -> list[Any]:
+    """Return the rows of a view [rows, width] as tiles of up to 128 rows, with columns of ones behind them.
+
+    They are parts of one tile, which `make` makes as `tile` does.
+    """
     rows, width = view.shape
-    both, full = tile((128, -(-rows // 128), width + ones), dtype), rows // 128
+    both, full = make((128, -(-rows // 128), width + ones), dtype), rows // 128
     if ones:
         nisa.memset(dst=both[:, :, width:], value=1.0)
     if full:
@@ -146,14 +155,17 @@ def transposed(weights: Any, ones: int = 0) -> Iterator[Any]:
                 yield from (copied[:, n] for n in range(len(group)))
 
 
-def joined(rows: list[Any]) -> Any:
-    """Return tiles [up to 128, d] as one [d, all of their rows], transposed four at a time."""
+def joined(rows: list[Any], make: Callable[..., Any] = anywhere) -> Any:
+    """Return tiles [up to 128, d] as one [d, all of their rows], transposed four at a time.
+
+    `make` makes tiles as `anywhere` does: "joined", and "turned" in PSUM.
+    """
     d, dtype = rows[0].shape[1], rows[0].dtype
-    side = tile((d, sum(part.shape[0] for part in rows)), dtype)
+    side = make("joined", (d, sum(part.shape[0] for part in rows)), dtype)
     for first in range(0, len(rows), 4):
         several = rows[first : first + 4]
         columns = slice(first * 128, first * 128 + sum(part.shape[0] for part in several))
-        turned = tile((d, columns.stop - columns.start), dtype, nl.psum)
+        turned = make("turned", (d, columns.stop - columns.start), dtype, nl.psum)
         for n, part in enumerate(several):
             column = slice(n * 128, n * 128 + part.shape[0])
             nisa.nc_transpose(dst=turned[:, column], data=part, engine=nisa.engine.tensor)
@@ -274,8 +286,9 @@ class Head:
     """
 
     def __init__(
-        self, k: Any, v: Any, dtype: Any, step: int, turn: str = "", ones: int = 0
-    ) -> None:
+        self, k: Any, v: Any, dtype: Any, step: int, turn: str = "", ones: int = 0,
+        make: Callable[..., Any] = anywhere,
+    ) -> None:  # fmt: skip
         """Take keys and values in HBM.
 
         Args:
@@ -285,9 +298,10 @@ class Head:
             step: keys of a step.
             turn: which of the two lies the other way, if any.
             ones: columns of ones after those of the values.
+            make: makes tiles as `anywhere` does: "keys" and "values", as far as they are not turned.
         """
         self._k, self._v, self.dtype, self.step, self._turn = k, v, dtype, step, turn
-        self._ones = ones
+        self._ones, self._make = ones, make
         self._count = k.shape[0 if turn == "k" else 1]
         itemsize = 4 if dtype == nl.float32 else 2
         self._stays = self._count * 2 * itemsize <= _RESIDENT_BYTES
@@ -314,10 +328,11 @@ class Head:
         if self._turn == "v":
             values = list(transposed(loaded_as(self._v[:, part], self.dtype), self._ones))
         else:
-            values = loaded_rows(self._v[part], self.dtype, self._ones)
+            make = partial(self._make, "values")
+            values = loaded_rows(self._v[part], self.dtype, self._ones, make)
         if self._turn == "k":
             return joined(loaded_rows(self._k[part], self.dtype)), values
-        return loaded_as(self._k[:, part], self.dtype), values
+        return loaded_as(self._k[:, part], self.dtype, partial(self._make, "keys")), values
 
 
 class Dropout:

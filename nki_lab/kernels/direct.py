@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.ir.building.builder import current
-from nki_lab.kernels.attention import Head, Mask, loaded_as, tile
+from nki_lab.kernels.attention import Head, Mask, anywhere, loaded_as, tile
 from nki_lab.kernels.launched import is_last_program, is_launched_program, is_program
 
 #: Queries whose scores with 128 keys are one product, and keys whose weights one instruction computes.
@@ -83,7 +83,7 @@ class Exact:
 
 
 def attended(
-    q: Any, held: Head, mask: Mask, scale: float, exact: Exact
+    q: Any, held: Head, mask: Mask, scale: float, exact: Exact, make: Callable[..., Any] = anywhere
 ) -> Iterator[tuple[int, Any, Any]]:
     """Yield the first of up to 128 queries, the sums of their weights [rows, 1], and their output [rows, d].
 
@@ -93,20 +93,24 @@ def attended(
         mask: which keys queries see.
         scale: of the scores.
         exact: notes sums that are not.
+        make: makes tiles as `anywhere` does: "queries", "sums", "later sums", "scores", "weights", "share", "output".
     """
     d, queries = q.shape
     for first in range(0, queries, _QUERIES):
-        part = loaded_as(q[:, first : min(first + _QUERIES, queries)], held.dtype)
+        part = loaded_as(
+            q[:, first : min(first + _QUERIES, queries)], held.dtype, partial(make, "queries")
+        )
         count = part.shape[1]
         # Two banks of PSUM hold the output of 512 queries and, in the column after it, the sums of their weights.
-        sums = [tile((128, 2, 256), buffer=nl.psum) for _ in range(-(-count // 256))]
+        uses = ("sums", "later sums")[: -(-count // 256)]
+        sums = [make(use, (128, 2, 256), buffer=nl.psum) for use in uses]
         start, stop = mask.seen(first, count)
         for block in range(start // _KEYS * _KEYS, stop, _KEYS):
-            _add(part, held, block, min(block + _KEYS, stop), first, mask, scale, sums)
+            _add(part, held, block, min(block + _KEYS, stop), first, mask, scale, sums, make)
         for n in range(0, count, 128):
             rows = min(128, count - n)
             both = sums[n // 256][:rows, n // 128 % 2]
-            share, out = tile((rows, 1)), tile((rows, d), q.dtype)
+            share, out = make("share", (rows, 1)), make("output", (rows, d), q.dtype)
             nisa.reciprocal(dst=share, data=both[:, d : d + 1])
             exact.check(both[:, d : d + 1], share)
             nisa.tensor_scalar(dst=out, data=both[:, :d], op0=nl.multiply, operand0=share)
@@ -114,12 +118,14 @@ def attended(
 
 
 def _add(
-    queries: Any, held: Head, start: int, stop: int, first: int, mask: Mask, scale: float, sums: Any
-) -> None:
+    queries: Any, held: Head, start: int, stop: int, first: int, mask: Mask, scale: float, sums: Any,
+    make: Callable[..., Any],
+) -> None:  # fmt: skip
     """Add to the sums what up to 256 keys give to up to 512 queries."""
     keys, values = held.part(start, stop)
     count = queries.shape[1]
-    scores, weights = tile((128, 2, _QUERIES), buffer=nl.psum), tile((128, 2, _QUERIES), held.dtype)
+    scores = make("scores", (128, 2, _QUERIES), buffer=nl.psum)
+    weights = make("weights", (128, 2, _QUERIES), held.dtype)
     spans = [mask.span(start + n * 128, first, count) for n in range(len(values))]
     sizes = [value.shape[0] for value in values]
     for n, (begin, end) in enumerate(spans):

@@ -421,6 +421,21 @@ def test_temporaries_take_turns():
     assert all(a == Address(0, a.byte) for a in kernel.addresses.values())
 
 
+def test_temporaries_take_turns_where_explicit_tiles_are_done():
+    def loop(x):
+        out = nl.ndarray((128, 16), dtype=nl.float32, buffer=nl.shared_hbm)
+        for k in range(8):
+            fixed = {"address": (0, 256 * k)} if k < 4 else {}
+            t = nl.ndarray((128, 64), dtype=nl.float32, buffer=nl.sbuf, **fixed)
+            nisa.dma_copy(dst=t[:, 0:16], src=x)
+            nisa.dma_copy(dst=out, src=t[:, 0:16])
+        return out
+
+    target = replace(TRN2, sbuf_bytes_per_partition=1024, sbuf_reserved_bytes_per_partition=0)
+    kernel = compiled(loop, np.zeros((128, 16), np.float32), target=target).kernel
+    assert [a.byte for a in kernel.addresses.values()] == [0, 256, 512, 768] * 2
+
+
 # -- buffers of loops ----------------------------------------------------------------------------
 
 

@@ -1,9 +1,13 @@
 """Flash attention: dropout, its seeds, the backward kernel that draws the same weights, and long sequences."""
 
+from collections import defaultdict
+
 import numpy as np
 import pytest
 
 from nki_lab import kernels
+from nki_lab.ir.program.nodes import Loop
+from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.kernels import attention
 from nki_lab.kernels.library import flash_attn_bwd
 from nki_lab.kernels.library.flash_fwd import FlashConfig
@@ -116,3 +120,28 @@ def test_seq_tile_size_and_the_layout_of_values_do_not_change_the_result(heads):
     want = kernels.flash_fwd(q, k, v, None, **plain)[0]
     found = kernels.flash_fwd(q, k, v.swapaxes(2, 3).copy(), None, config=turned, **plain)[0]
     np.testing.assert_allclose(found, want, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tiles_of_the_allocated_kernel_have_addresses_and_take_turns(dtype):
+    prebuilt = kernels.get("allocated_fused_self_attn_for_SD_small_head_size")
+    arguments = prebuilt.example({"batch": 2, "sequence": 1100, "d": 24, "causal": 1}, dtype)
+    result = run(jit(prebuilt.kernel.func), **arguments, strict=True)
+    assert not result.findings and not result.kernel.overlaps
+    body = result.kernel.body
+    again = next(n for n, item in enumerate(body) if isinstance(item, Loop))
+    places = defaultdict(set)
+    for instruction in body[:again]:
+        for view in instruction.args:
+            if isinstance(view, NkiTensor) and view.storage.on_chip:
+                storage = view.storage
+                places[storage.name.partition(".")[0], *storage.shape].add(storage.address)
+    # What notes sums that are not exact, the mask and the number of loops of the second computation.
+    left = [("_flags", 128, 1), ("where", 128, 128), ("tile", 1, 1), ("number", 1, 1)]
+    assert [places.pop(name) for name in left] == [{None}] * 4
+    assert all(None not in found for found in places.values())
+    turns = {
+        ("tile", 128, 8, 25): 2, ("cast", 24, 1024): 2, ("cast", 24, 512): 2, ("scores", 128, 2, 512): 3,
+        ("weights", 128, 2, 512): 8, ("tile", 128, 2, 256): 2, ("out", 128, 24): 8, ("side", 24, 512): 2,
+    }  # fmt: skip
+    assert {name: len(places[name]) for name in turns} == turns

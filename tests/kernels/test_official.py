@@ -176,3 +176,30 @@ def test_an_official_kernel_without_a_grid_gives_the_values_of_todays(name):
     expected = nki_lab.run(kernel.kernel, **arguments, target="trn2").value
     found, wanted = (kernel.decoded(value, arguments)[0] for value in (result, expected))
     np.testing.assert_array_equal(found, wanted)
+
+
+def test_an_official_kernel_with_addresses_may_be_called_where_the_compiler_places_tiles():
+    kernel = kernels.get("allocated_fused_self_attn_for_SD_small_head_size")
+    with aliases():
+        from neuronxcc.nki.kernels.allocated_attention import (
+            allocated_fused_self_attn_for_SD_small_head_size as attention,
+        )
+
+    @nki.jit
+    def twice(q, k, v):
+        attended = attention(q, k, v, mixed_precision=False)
+        out = nl.ndarray(attended.shape, dtype=attended.dtype, buffer=nl.shared_hbm)
+        b = nl.program_id(0)
+        tile = nl.load(attended[b])
+        nl.store(out[b], tile + tile)
+        return out
+
+    given = kernel.edges["large"](np.random.default_rng(1))  # computed again by the last program
+    result = nki_lab.run(attention[2], **given)
+    assert not result.findings
+    assert kernel.error(result.value, given) <= kernel.tolerance["float32"]
+    given = kernel.example({"batch": 2, "sequence": 160, "d": 24, "causal": 0})
+    want = nki_lab.run(attention[2], **given).value
+    np.testing.assert_array_equal(
+        twice[2](given["q_ref"], given["k_ref"], given["v_ref"]), want * 2
+    )

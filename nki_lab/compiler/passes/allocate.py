@@ -179,7 +179,7 @@ def _place(
     """
     capacity = _capacity(space, kernel.target)
     fixed, free = _used(kernel, space, changed or {})
-    taken = _taken(kernel, fixed)
+    taken = _taken(kernel, fixed, free)
     for heirs_of in (dict, inherited):
         for rounding in _ROUNDINGS[space]:
             sizes = {s.id: rounding(s, kernel.target) for s in free}
@@ -206,7 +206,7 @@ def _has_room(place: tuple[int, int], wanted: tuple[int, int]) -> bool:
 def _place_beyond(kernel: Kernel, space: MemoryRegion) -> Places:
     """Return an address per used storage as if the memory went on past its end."""
     fixed, free = _used(kernel, space, {})
-    taken = _taken(kernel, fixed)
+    taken = _taken(kernel, fixed, free)
     sizes = {s.id: _ROUNDINGS[space][-1](s, kernel.target) for s in free}
     capacity = _peak(free, sizes, kernel.lifetimes) + sum(high - low for low, high in taken)
     places = _least_recently_used(free, sizes, kernel.lifetimes, capacity, taken)
@@ -281,11 +281,16 @@ def _least_recently_used(
     return result
 
 
-def _taken(kernel: Kernel, fixed: Places) -> list[tuple[int, int]]:
-    """Return the bytes that tiles with explicit addresses have at any time, as ranges in order."""
+def _taken(kernel: Kernel, fixed: Places, free: list[Storage]) -> list[tuple[int, int]]:
+    """Return the bytes that tiles with explicit addresses have while there are `free` ones, as ranges in order."""
+    lives = kernel.lifetimes
+    start = min((lives[s.id].first for s in free), default=0)
+    stop = max((lives[s.id].last for s in free), default=-1)
     result: list[tuple[int, int]] = []
     for low, high in sorted(
-        (a.byte, a.byte + kernel.storages[k].row_bytes) for k, a in fixed.items()
+        (a.byte, a.byte + kernel.storages[k].row_bytes)
+        for k, a in fixed.items()
+        if lives[k].first <= stop and start <= lives[k].last
     ):
         if result and low <= result[-1][1]:
             result[-1] = (result[-1][0], max(high, result[-1][1]))

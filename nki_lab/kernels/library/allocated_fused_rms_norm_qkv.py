@@ -44,7 +44,7 @@ def allocated_fused_rms_norm_qkv(hidden, weights, norm_dtype=nl.float32, eps=1e-
     squares, end = _placed(2 * len(chunks), (pmax, min(steps, _CHUNK), pmax), norm_dtype, end)
     shares, end = _placed(2, (pmax, 1), nl.float32, end)
     results, end = _placed(2, (pmax, columns), dtype, end)
-    # An activation without `bias` would read zeros that the compiler places, which the older dialect refuses here.
+    # An activation without `bias` would read zeros that the compiler places.
     (added, zeros), end = _placed(2, (pmax, 1), nl.float32, end)
     (ones,), end = _placed(1, (pmax, 1), norm_dtype, end)
     products, means = (

@@ -15,6 +15,7 @@ from nki_lab.kernels.attention import (
     Head,
     Mask,
     added,
+    anywhere,
     check_products,
     divided,
     products,
@@ -61,7 +62,7 @@ def fused_self_attn_for_SD_small_head_size(
     return out
 
 
-def self_attention(heads, dtype, mask, turn):
+def self_attention(heads, dtype, mask, turn, make=anywhere):
     """Compute attention of heads.
 
     Args:
@@ -69,11 +70,12 @@ def self_attention(heads, dtype, mask, turn):
         dtype: of the operands of products.
         mask: which keys queries see.
         turn: "k" where the keys are [sequence, d].
+        make: makes tiles as `anywhere` does, but for those of sums that are not exact.
     """
     exact = Exact()
     for q, k, v, write in heads:
-        held = Head(k, v, dtype, STEP, turn, ones=1)
-        for first, _, out in attended(q, held, mask, SCALE, exact):
+        held = Head(k, v, dtype, STEP, turn, ones=1, make=make)
+        for first, _, out in attended(q, held, mask, SCALE, exact, make):
             write(first, out)
 
     def stepwise(q: Any, k: Any, v: Any, write: Any) -> None:
