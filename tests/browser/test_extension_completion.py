@@ -61,6 +61,7 @@ def test_without_a_kernel(lab: Lab, page: Page) -> None:
     assert offered(page) == ["nc_match_replace8", "nc_matmul", "nc_matmul_mx"]
 
 
+@pytest.mark.thorough
 def test_names_of_the_user_stay(lab: Lab, page: Page) -> None:
     cells = ("%load_ext nki_lab\nnisa_of_mine, nlx = 1, 2", "%%nki\n", "")
     notebook = lab.open(page, lab.write("beside.ipynb", *cells))

@@ -59,6 +59,7 @@ def chosen_line(view: Locator) -> str:
     return line.inner_text()
 
 
+@pytest.mark.thorough
 def test_lines_findings_and_program_lead_to_each_other(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "lines", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)

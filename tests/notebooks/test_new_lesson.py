@@ -126,6 +126,7 @@ def run(checkout: Path, *words: str) -> str:
     return done.stdout
 
 
+@pytest.mark.thorough
 @pytest.mark.notebook
 @pytest.mark.slow
 def test_generator_tests_catalogue_and_copy_find_a_new_lesson(checkout: Path):
