@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -297,24 +297,15 @@ class Step:
         if gradient is None or not any(self.wants(n) for n in (data, *(n for _, n, _ in steps))):
             return
 
-        @cache
-        def before(n: int) -> Any:
-            """Return what the operator of a step gets on its left: the data, or what the step before it gives."""
-            if n == 0:
-                return self.value(data)
-            if n == len(steps) and self._i.dst.dtype is float32:
-                return self.result()
-            op, operand, reverse = steps[n - 1]
-            assert op is not None
-            other = 0.0 if op.is_unary else self.value(operand)
-            return before(n - 1).combine(op, other, reverse and not op.is_unary)
-
+        made: dict[int, Any] = {}
         for n in range(len(steps) - 1, -1, -1):
             op, operand, reverse = steps[n]
             assert op is not None
             left, right, result = (
-                partial(before, n), partial(self.value, operand), partial(before, n + 1),
-            )  # fmt: skip
+                partial(self._before, n, data, steps, made),
+                partial(self.value, operand),
+                partial(self._before, n + 1, data, steps, made),
+            )
             swaps = reverse and not op.is_unary
             sides = (right, left) if swaps else (left, right)
             grads = self.through(op, *sides, gradient, result)
@@ -326,6 +317,20 @@ class Step:
                 return
             gradient = of_data()
         self.add(data, gradient)
+
+    def _before(self, n: int, data: str, steps: Sequence[Any], made: dict[int, Any]) -> Any:
+        """Return what the operator of step `n` gets on its left: the data, or what the step before it gives."""
+        if n not in made:
+            if n == 0:
+                made[n] = self.value(data)
+            elif n == len(steps) and self._i.dst.dtype is float32:
+                made[n] = self.result()
+            else:
+                op, operand, reverse = steps[n - 1]
+                other = 0.0 if op.is_unary else self.value(operand)
+                left = self._before(n - 1, data, steps, made)
+                made[n] = left.combine(op, other, reverse and not op.is_unary)
+        return made[n]
 
     def turned(self, axes: Sequence[int]) -> None:
         """Hand the gradient of `dst`, whose axes are these of `src`, on through a transfer from HBM."""
@@ -581,17 +586,17 @@ def _again(builder: Builder, storage: Storage) -> NkiTensor:
     )
 
 
-def _emit_again(builder: Builder, i: Instruction, copies: dict[int, NkiTensor]) -> None:
-    def mapped(view: NkiTensor) -> NkiTensor:
-        copy = copies[view.storage.id]
-        dynamic = view.dynamic
-        if dynamic is not None:
-            if not isinstance(dynamic.index, NkiTensor):
-                raise no_gradient(i, _DYNAMIC)
-            dynamic = replace(dynamic, index=mapped(dynamic.index))
-        return NkiTensor._make(
-            copy.storage, view.shape, view.strides, view.offset, view.dtype, dynamic
-        )
+def _mapped(view: NkiTensor, i: Instruction, copies: dict[int, NkiTensor]) -> NkiTensor:
+    """Return the same view of the tensor that stands for the one it looks at."""
+    copy = copies[view.storage.id]
+    dynamic = view.dynamic
+    if dynamic is not None:
+        if not isinstance(dynamic.index, NkiTensor):
+            raise no_gradient(i, _DYNAMIC)
+        dynamic = replace(dynamic, index=_mapped(dynamic.index, i, copies))
+    return NkiTensor._make(copy.storage, view.shape, view.strides, view.offset, view.dtype, dynamic)
 
-    copy = i.with_views(mapped)
+
+def _emit_again(builder: Builder, i: Instruction, copies: dict[int, NkiTensor]) -> None:
+    copy = i.with_views(partial(_mapped, i=i, copies=copies))
     builder.emit(i.definition, copy.args)
