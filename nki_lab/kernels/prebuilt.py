@@ -24,6 +24,9 @@ from nki_lab.source import is_prebuilt, stack_of_frame
 from nki_lab.targets import Target
 from nki_lab.views.explained import Explanation
 
+# What kernels are drawn for, where they compile for it; the kept rows of the benchmark are of the same chip.
+_USUAL_CHIP = "trn2"
+
 #: Numbers that say how large the arguments of a kernel are, by name.
 Size = Mapping[str, int]
 
@@ -250,7 +253,7 @@ class Prebuilt:
 
         function, size = self.kernel.func, self.timed[0] if size is None else size
         dtype = dtype or self.dtypes[0]
-        target = target or ("trn2" if "trn2" in self.chips else self.chips[-1])
+        target = target or (_USUAL_CHIP if _USUAL_CHIP in self.chips else self.chips[-1])
         chosen = Choices.current().replace(target=target)
         compiled = self.kernel.compile_with(
             chosen, (), self.given(self.example(size, dtype))
