@@ -15,7 +15,8 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.ir.building.builder import current
 from nki_lab.kernels.attention import Head, Mask, anywhere, loaded_as, tile
-from nki_lab.kernels.launched import is_last_program, is_launched_program, is_program
+from nki_lab.kernels.launched import is_last_program, is_launched_program
+from nki_lab.kernels.rows import register_of
 
 #: Queries whose scores with 128 keys are one product, and keys whose weights one instruction computes.
 _QUERIES, _KEYS = 512, 256
@@ -57,19 +58,7 @@ class Exact:
             for flags, earlier in waiting[:-1]:
                 self._join(flags)
                 works += earlier
-        elif (
-            nl.num_programs(0) == 2 and not is_program()
-        ):  # both cores go through the loop, or none
-            other, theirs = 1 - nl.program_id(0), tile((128, 1))
-            nisa.sendrecv(
-                src=self._flags, dst=theirs, send_to_rank=other, recv_from_rank=other, pipe_id=0
-            )
-            self._join(theirs)
-        most, number = tile((1, 1)), tile((1, 1), nl.int32)
-        nisa.tensor_partition_reduce(dst=most, op=nl.max, data=self._flags)
-        nisa.tensor_copy(dst=number, src=most)
-        register = nisa.register_alloc()
-        nisa.register_load(register, number)
+        register = register_of(self._flags)
 
         def again(_: Any) -> None:
             nisa.memset(dst=self._flags, value=0.0)  # a core without a place has the loop, too

@@ -148,7 +148,7 @@ class Prebuilt:
             f"{self.name} does not run on {target.name}, which lacks instructions or dtypes that it needs",
             f"choose another chip: target={self.chips[0]!r}",
         )
-        parameters = inspect.signature(self.kernel.func).parameters.values()
+        parameters = self.kernel.__signature__.parameters.values()
         wanted = [p.name for p in parameters if p.default is p.empty]
         wanted = [name for name in wanted if not hasattr(given.get(name), "shape")]
         for name in wanted:

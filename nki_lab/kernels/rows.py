@@ -7,6 +7,7 @@ from typing import Any
 
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
+from nki_lab.kernels.launched import is_program
 from nki_lab.kernels.prebuilt import require
 
 
@@ -72,7 +73,7 @@ def tiles_of_rows(x: Any, split: bool = False) -> Iterator[tuple[slice, int, Any
 
 def register_of(flags: Any) -> Any:
     """Return a register that is 0 where all of a tile [128, 1] is, on every core."""
-    if nl.num_programs(0) == 2:  # both cores go through the loop, or none
+    if nl.num_programs(0) == 2 and not is_program():  # both cores go through the loop, or none
         other, theirs = 1 - nl.program_id(0), nl.ndarray(flags.shape, flags.dtype, nl.sbuf)
         nisa.sendrecv(src=flags, dst=theirs, send_to_rank=other, recv_from_rank=other, pipe_id=0)
         nisa.tensor_tensor(dst=flags, data1=flags, data2=theirs, op=nl.maximum)

@@ -137,7 +137,7 @@ def test_tiles_of_the_allocated_kernel_have_addresses_and_take_turns(dtype):
                 storage = view.storage
                 places[storage.name.partition(".")[0], *storage.shape].add(storage.address)
     # What notes sums that are not exact, the mask and the number of loops of the second computation.
-    left = [("_flags", 128, 1), ("where", 128, 128), ("tile", 1, 1), ("number", 1, 1)]
+    left = [("_flags", 128, 1), ("where", 128, 128), ("most", 1, 1), ("number", 1, 1)]
     assert [places.pop(name) for name in left] == [{None}] * 4
     assert all(None not in found for found in places.values())
     turns = {
