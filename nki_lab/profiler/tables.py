@@ -254,6 +254,23 @@ class Tables:
         return {field: value for field, value in row.items() if value is not None}
 
     @property
+    def origin(self) -> str:
+        """Where the times come from: "modelled", or "measured on trn2.48xlarge, core 3, tool version 2.21".
+
+        Of a measurement, what its Metadata does not tell is left out; the chip is always told.
+        """
+        if self.is_simulation:
+            return "modelled"
+        given = "Metadata" in self.supplied
+        about: Mapping[str, Any] = next(self.records("Metadata"), {}) if given else {}
+        core, tool = about.get("neuroncore_idx"), about.get("explorer_version")
+        return printable(
+            f"measured on {about.get('instance_type') or self.target.name}"
+            + (f", core {core}" if core is not None else "")
+            + (f", tool version {tool}" if tool else "")
+        )
+
+    @property
     def total_ns(self) -> int:
         """Time from the start of the run to the end of the last instruction or transfer."""
         first, last = self.span_ns
@@ -308,9 +325,8 @@ class Tables:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        kind = "modelled" if self.is_simulation else "measured"
         return (
-            f"<Profile {printable(self.name) or 'kernel'} on {self.target.name}: {kind}, "
+            f"<Profile {printable(self.name) or 'kernel'} on {self.target.name}: {self.origin}, "
             f"{self.total_ns / 1000:.3f} us, {self.count('Instruction')} instructions>"
         )
 

@@ -58,7 +58,7 @@ def test_the_tables_are_those_of_the_files(folder: Path) -> None:
     assert (p.name, p.target, p.is_simulation) == ("add", TRN2, False)
     for table in ("Instruction", "DmaPacketAggregated", "Flow", "SbufUsage", "Warning", "Summary"):
         assert list(p.records(table)) == list(expected.records(table))
-    assert "measured on a device" in report(p)
+    assert "measured on trn2.48xlarge" in report(p)
     assert Profile.load(p.save(folder.parent / "again.json")) == p
 
 
@@ -95,6 +95,17 @@ def test_other_types_columns_and_tables(folder: Path) -> None:
 def test_the_instance_tells_the_chip(folder: Path, instance: str, target) -> None:
     about(folder, instance_type=instance)
     assert Profile.load(folder).target is target
+
+
+def test_what_measured_a_run_is_told_with_it(folder: Path) -> None:
+    about(folder, neuroncore_idx=3, explorer_version="2.21")
+    p = Profile.load(folder)
+    assert p.origin == "measured on trn2.48xlarge, core 3, tool version 2.21"
+    assert Profile.load(p.save(folder.parent / "again.json")).origin == p.origin
+    assert profile().origin == "modelled"
+    about(folder, instance_type=None)
+    unnamed = Profile.load(folder, "trn2")
+    assert unnamed.origin == "measured on trn2, core 3, tool version 2.21"
 
 
 def test_a_chip_that_is_not_told_is_asked_for(folder: Path) -> None:

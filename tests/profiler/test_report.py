@@ -33,7 +33,7 @@ def test_report_is_narrow_ascii() -> None:
 
 @pytest.mark.parametrize(
     ("is_simulation", "words"),
-    [(True, "modelled from public documents, not measured"), (False, "measured on a device")],
+    [(True, "modelled from public documents, not measured"), (False, "measured on trn2")],
 )
 def test_badge(is_simulation, words) -> None:
     p = Profile.from_tables(TRN2, {}, is_simulation=is_simulation)

@@ -94,7 +94,7 @@ def badge(profile: ProfileData) -> str:
     """Say in a few words where the times of a profile come from."""
     if profile.is_simulation:
         return "modelled from public documents, not measured"
-    return "measured on a device"
+    return profile.origin
 
 
 def bound_sentence(profile: ProfileData) -> str:
