@@ -2,7 +2,7 @@
 
 Importing the package loads nothing else: each public name is fetched from its room the first
 time it is used. To publish a name, add one line to `_PUBLIC`: the name and the module that
-defines it. A name whose module does not exist does not belong there (a test imports them all).
+defines it, or is it. A name whose module does not exist does not belong there (a test imports them all).
 """
 
 from importlib import import_module
@@ -19,7 +19,7 @@ _PUBLIC: dict[str, str] = {
     "display": "nki_lab.views.display",
     "get_target": "nki_lab.targets",
     "install": "nki_lab.api.install",
-    "jax": "nki_lab.frameworks",
+    "jax": "nki_lab.jax",
     "jit": "nki_lab.runtime",
     "launch": "nki_lab.runtime",
     "load": "nki_lab.runtime",
@@ -28,7 +28,7 @@ _PUBLIC: dict[str, str] = {
     "run": "nki_lab.runtime",
     "simulate": "nki_lab.runtime",
     "step": "nki_lab.runtime",
-    "torch": "nki_lab.frameworks",
+    "torch": "nki_lab.torch",
     "uninstall": "nki_lab.api.install",
     "unload_ipython_extension": "nki_lab.magics.extension",
     "use": "nki_lab.choices",
@@ -43,7 +43,8 @@ __all__ = ["__version__", *_PUBLIC]
 def __getattr__(name: str) -> object:
     if name not in _PUBLIC:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    value = getattr(import_module(_PUBLIC[name]), name)
+    module = import_module(_PUBLIC[name])
+    value = module if module.__name__ == f"{__name__}.{name}" else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -29,7 +29,7 @@ BUILT = ROOT / "nki_lab" / "labextension"
 #: The most lines of a room, and of all tests; "" are the modules beside the rooms. A change that needs more raises its
 #: row, and its message says what the lines are for; a change that needs fewer lowers it.
 BUDGETS = {
-    "": 1_100,
+    "": 1_250,
     "api": 1_200,
     "autodiff": 1_600,
     "backends": 400,
@@ -41,7 +41,7 @@ BUDGETS = {
     "errors": 1_900,
     "exercises": 2_120,
     "explain": 990,
-    "frameworks": 2_900,
+    "frameworks": 3_600,
     "hardware": 3_500,
     "ir": 10_050,
     "isa": 11_750,

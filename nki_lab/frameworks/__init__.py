@@ -1,6 +1,5 @@
-"""Kernels as operators of PyTorch and JAX; either library is loaded when an operator of it is made."""
+"""Kernels as operators of PyTorch and JAX; `nki_lab.torch` and `nki_lab.jax` have the names that people use."""
 
-from nki_lab.frameworks import jax, torch
 from nki_lab.frameworks.check import check_op
 
-__all__ = ["check_op", "jax", "torch"]
+__all__ = ["check_op"]

@@ -8,10 +8,10 @@ from typing import Any
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 
+from nki_lab import jax, torch
 from nki_lab.choices import CELL, LINE, Choices
 from nki_lab.dialects import BETA1, NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
-from nki_lab.frameworks import jax, torch
 from nki_lab.frameworks.operator import AUTO, Operator
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack

@@ -1,11 +1,13 @@
-"""Kernels as operators of PyTorch: `nki_lab.torch.custom_op`."""
+"""What nki_lab offers for PyTorch, which is not loaded before one of these names is called."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nki_lab.errors import ToolchainError
+from nki_lab.frameworks.library import needs, operator_or_decorator
+
+__all__ = ["custom_op"]
 
 
 def custom_op(
@@ -48,16 +50,10 @@ def custom_op(
             `list[torch.Tensor]`, or a word of PyTorch's schemas. All others are tensors.
         autocast: dtype that arguments are cast to under torch.autocast; by default they are left as they are.
     """
-    try:
+    with needs("torch"):
         from nki_lab.frameworks.torch_operator import make_operator
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise ToolchainError("PyTorch is not installed", help="pip install torch") from None
     options = {
         "backward": backward, "save": save, "no_grad": no_grad, "wrt": wrt, "shapes": shapes, "results": results,
         "mutates": mutates, "types": types, "autocast": autocast,
     }  # fmt: skip
-    if kernel is not None:
-        return make_operator(name, kernel, options)
-    return lambda kernel: make_operator(name, kernel, options)
+    return operator_or_decorator(make_operator, name, kernel, options)

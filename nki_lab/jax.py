@@ -1,11 +1,13 @@
-"""Kernels as operators of JAX: `nki_lab.jax.custom_op`."""
+"""What nki_lab offers for JAX, which is not loaded before one of these names is called."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from nki_lab.errors import ToolchainError
+from nki_lab.frameworks.library import needs, operator_or_decorator
+
+__all__ = ["custom_op"]
 
 
 def custom_op(
@@ -41,16 +43,10 @@ def custom_op(
             statement says.
         vmap_method: how jax.vmap calls the kernel, as for `jax.pure_callback`; "sequential" calls it for each element.
     """
-    try:
+    with needs("jax"):
         from nki_lab.frameworks.jax_operator import make_operator
-    except ModuleNotFoundError as error:
-        if error.name != "jax":
-            raise
-        raise ToolchainError("JAX is not installed", help="pip install jax") from None
     options = {
         "backward": backward, "save": save, "no_grad": no_grad, "wrt": wrt, "results": results,
         "vmap_method": vmap_method,
     }  # fmt: skip
-    if kernel is not None:
-        return make_operator(name, kernel, options)
-    return lambda kernel: make_operator(name, kernel, options)
+    return operator_or_decorator(make_operator, name, kernel, options)
