@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from nki_lab.errors import ToolchainError, UnknownOption, close_matches
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.profiler.profile import Profile
+from nki_lab.targets.spec import Target
 
 
 class Run:
@@ -34,7 +36,12 @@ class Run:
         outputs: what the kernel returns, in order.
         findings: what only this run could show.
         executions: for each core, which instructions ran in which order; empty where the backend does not tell.
+        origin: where values and times come from, such as "modelled" or "measured on trn2, core 0"; "" where the
+            backend does not tell.
+        other: the same call on another backend, to compare with; None where it ran only here.
     """
+
+    other: Run | None = None
 
     def __init__(
         self,
@@ -42,8 +49,10 @@ class Run:
         outputs: Sequence[np.ndarray],
         findings: Sequence[Finding] = (),
         executions: Sequence[Execution] = (),
+        origin: str = "",
     ) -> None:
         self.backend = backend
+        self.origin = origin
         self.outputs = tuple(outputs)
         self.findings = tuple(findings)
         self.executions = tuple(executions)
@@ -52,7 +61,13 @@ class Run:
         """Return the same run without what the kernel returned, which may be large."""
         bare = object.__new__(type(self))
         vars(bare).update(vars(self), outputs=())
+        if self.other is not None:
+            bare.other = self.other.without_arrays()
         return bare
+
+    def benchmark(self) -> Any:
+        """Return times of many calls that the backend has measured; None where it measures none."""
+        return None
 
     def profile(self) -> Profile:
         """Return the timeline; ToolchainError where the backend has none of this run."""
@@ -80,6 +95,16 @@ class Backend(ABC):
     """
 
     name: str
+
+    def chip(self, asked: str | Target) -> str | Target:
+        """Return the chip to compile for, before anything is compiled.
+
+        Args:
+            asked: what is chosen; a `Standard` where nobody has chosen.
+
+        Raises ToolchainError where the backend cannot run here, or not on that chip.
+        """
+        return asked
 
     def __init_subclass__(cls) -> None:
         super().__init_subclass__()

@@ -53,7 +53,7 @@ class SimulatedRun(Run):
                     stack=loop.stack,
                     help="give the loop one bound or condition on both cores, and skip work with a mask",
                 )
-        super().__init__(Simulator.name, outputs, findings, executions)
+        super().__init__(Simulator.name, outputs, findings, executions, "modelled")
         self._compiled, self._retrace = compiled, retrace
 
     @classmethod

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from nki_lab.backends import refuse_others
+from nki_lab.backends import BACKENDS, backend_named
 from nki_lab.choices import with_keywords
 from nki_lab.ir.program.execution import Execution
 from nki_lab.runtime.jit import KernelFunction
@@ -22,8 +22,10 @@ def benchmark(
     *args: Any,
     program_overhead: bool = False,
     **kwargs: Any,
-) -> Benchmark:
+) -> Any:
     """Model how long a kernel takes, to the nanosecond: the same on every machine, and never by a clock.
+
+    With `backend="neuron"` a device runs it many times, and its counters tell the latency.
 
     Values are computed only where the kernel has loops that the device runs, whose number of passes depends on them, or
     where they decide whether memory is read that nothing has written, or whether two cores race.
@@ -35,7 +37,12 @@ def benchmark(
         {choices}
     """
     called, choices, args, kwargs = kernel_call("nki_lab.benchmark", kernel, args, kwargs)
-    refuse_others(called.choices(choices), "modelling the time of calls")
+    if backend_named(called.choices(choices).backend) is not BACKENDS["simulator"]:
+        run = called.launch_with(choices, args, kwargs).run
+        measured = run.benchmark()
+        if measured is None:
+            raise backend_named(run.backend).unsupported("modelling the time of calls")
+        return measured
     compiled = called.compile_with(choices, args, kwargs)
     programs = (compiled.compiled.kernel, *compiled.compiled.others)
     if compiled.compiled.needs_a_run:

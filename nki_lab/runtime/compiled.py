@@ -17,7 +17,6 @@ from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.stored_source import StoredSource
 from nki_lab.compiler.trace import (
-    OutputRef,
     TensorSpec,
     bind_arguments,
     is_array,
@@ -31,7 +30,7 @@ from nki_lab.errors import (
 from nki_lab.runtime.arrays import argument_array, is_foreign_array, library_of, to_library
 from nki_lab.runtime.call_form import CallForm, StoredForm
 from nki_lab.runtime.recording import record, warn_of
-from nki_lab.runtime.result import Result
+from nki_lab.runtime.result import Result, structured
 from nki_lab.runtime.steps import kept_inputs
 from nki_lab.simulator import of_rank
 
@@ -78,7 +77,7 @@ class CompiledFunction:
     def returns(self) -> Any:
         """What a call returns, with a TensorSpec, its shape and dtype, in place of each array; nothing is run."""
         outputs = [TensorSpec(t.shape, t.dtype) for t in self.compiled.kernel.outputs]
-        return _structured(self.compiled.kernel.result, outputs)
+        return structured(self.compiled.kernel.result, outputs)
 
     def save(self, path: str | Path, source: bool = True) -> Path:
         """Write the kernel to a file that `nki_lab.load` reads, and return its path; see `CompiledKernel.save`."""
@@ -180,7 +179,7 @@ def result_of(
 ) -> Result:
     """Return the Result of a run on the arrays `given`; `before` are copies of inputs that it wrote."""
     library = next((library_of(v) for v in given if library_of(v) != "numpy"), "numpy")
-    value = _structured(compiled.kernel.result, [to_library(o, library) for o in run.outputs])
+    value = structured(compiled.kernel.result, [to_library(o, library) for o in run.outputs])
     result = Result(compiled, run, tuple(arrays), value, retrace, before, options, ranks)
     if options.strict:
         refuse_findings(run.findings)
@@ -215,15 +214,3 @@ def numpy_arguments(
             name, value, leaf, lambda v: is_array(v) or is_foreign_array(v)
         )
     return arrays, call
-
-
-def _structured(structure: Any, outputs: list[Any]) -> Any:
-    if type(structure) is OutputRef:
-        return outputs[structure.index]
-    if type(structure) in (tuple, list):
-        return type(structure)(_structured(s, outputs) for s in structure)
-    if isinstance(structure, tuple):
-        return type(structure)(*(_structured(s, outputs) for s in structure))
-    if type(structure) is dict:
-        return {k: _structured(s, outputs) for k, s in structure.items()}
-    return structure

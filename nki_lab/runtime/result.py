@@ -13,6 +13,7 @@ from nki_lab.backends import Run
 from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
+from nki_lab.compiler.trace import OutputRef
 from nki_lab.errors import ToolchainError, UnknownOption, close_matches
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding, Kernel, told_once
@@ -93,6 +94,19 @@ class Result:
         return self.compiled.kernel
 
     @property
+    def origin(self) -> str:
+        """Where values and times come from: "modelled", or for example "measured on trn2, core 0"."""
+        return self.run.origin
+
+    @cached_property
+    def modelled(self) -> Result | None:
+        """The same call on the simulator, where `backend="both"` ran it there, too; else None."""
+        other = self.run.other
+        if other is None:
+            return None
+        return replace(self, run=other, value=structured(self.kernel.result, [*other.outputs]))
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
         """What the author should know."""
         return told_once((*self.compiled.findings, *self.run.findings))
@@ -141,9 +155,13 @@ class Result:
         """Return the chain of instructions and transfers that took the whole time."""
         return self.profile.critical_path()
 
-    def benchmark(self) -> Benchmark:
-        """Return the modelled time of one call, and of one of many right behind each other (`nki_lab.benchmark`)."""
-        return benchmark_of(self.run.executed("the time of many calls"))
+    def benchmark(self) -> Any:
+        """Return the modelled time of one call, and of one of many right behind each other (`nki_lab.benchmark`).
+
+        Of a run on a device it is the latency that the device's counters tell.
+        """
+        measured = self.run.benchmark()
+        return measured or benchmark_of(self.run.executed("the time of many calls"))
 
     def stalls(self) -> Stalls:
         """Return what every engine stood still for, and how long."""
@@ -261,7 +279,9 @@ class Result:
 
     def __repr__(self) -> str:
         missing = self.missing_times
-        return f"{self.name}: {missing}" if missing else view_text(self.view_data, "report")
+        if missing:
+            return f"{self.name}: {'; '.join(filter(None, (self.origin, missing)))}"
+        return view_text(self.view_data, "report")
 
 
 def _variants(
@@ -269,3 +289,16 @@ def _variants(
 ) -> Variants:
     """Return the variants of a run on one core and some others."""
     return variants_of_run(retrace, 1 + others, start, values)
+
+
+def structured(structure: Any, outputs: list[Any]) -> Any:
+    """Return what a kernel returns: its structure, with the outputs in their places."""
+    if type(structure) is OutputRef:
+        return outputs[structure.index]
+    if type(structure) in (tuple, list):
+        return type(structure)(structured(s, outputs) for s in structure)
+    if isinstance(structure, tuple):
+        return type(structure)(*(structured(s, outputs) for s in structure))
+    if type(structure) is dict:
+        return {k: structured(s, outputs) for k, s in structure.items()}
+    return structure

@@ -52,7 +52,8 @@ def summary(result: Result) -> str:
     """Return one line on a run: which kernel ran, where, and for how long, or why that is not known."""
     missing = result.missing_times
     if missing:
-        return text_of([f"{result.name} on {result.kernel.target.name}: {missing}"])
+        where = f"{result.name} on {result.kernel.target.name}"
+        return text_of([f"{where}: {'; '.join(filter(None, (result.origin, missing)))}"])
     return head.summary(result.view_data)
 
 
@@ -125,6 +126,7 @@ def run_json(
         "kernel": result.name,
         "target": profile.target.name,
         "is_simulation": profile.is_simulation,
+        "origin": result.origin,
         "total_ns": profile.total_ns,
         "bound": bound.resource if bound.is_bound else "latency",
         "bound_also": [name for name, _ in bound.others],

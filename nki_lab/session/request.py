@@ -99,6 +99,8 @@ class Request:
         value = None
         if run is not None or self.call is not None:
             value = self._run(runs)
+        if other is None and runs and runs[-1].modelled is not None:
+            other = runs[-1].modelled.profile
         answer = Answer(self, runs, other)
         if check is not None:
             value = value.value if isinstance(value, Result) else value

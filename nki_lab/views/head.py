@@ -22,10 +22,8 @@ _EVENTS_SUMMED = 20_000
 def summary(data: ViewData) -> str:
     """Return one line on a run: which kernel ran, where, and for how long."""
     profile = data.profile
-    how = "modelled" if profile.is_simulation else "measured"
-    return text_of(
-        [f"{data.name} on {profile.target.name}: {profile.total_ns / 1000:,.3f} us {how}"]
-    )
+    time_us = f"{profile.total_ns / 1000:,.3f} us"
+    return text_of([f"{data.name} on {profile.target.name}: {time_us} {profile.origin}"])
 
 
 def heading(picture: Paper, data: ViewData, *notes: str, line: int = TEXT_HEIGHT + 8) -> None:

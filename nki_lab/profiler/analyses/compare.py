@@ -177,8 +177,7 @@ def compare_profiles(
 
 
 def _name(profile: ProfileData) -> str:
-    how = "modelled" if profile.is_simulation else "measured"
-    return f"{profile.name or 'kernel'} on {profile.target.name}, {how}"
+    return f"{profile.name or 'kernel'} on {profile.target.name}, {profile.origin}"
 
 
 def _summed(rows: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
