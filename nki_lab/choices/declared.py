@@ -65,8 +65,6 @@ def number(text: str) -> float:
         return float("nan")
 
 
-#: What `--backend` calls a Neuron device.
-DEVICE = "neuron"
 #: What `--nki` and `--dialect` call the older dialect, neuronxcc.nki; it is older than all versions.
 BETA1 = "beta1"
 
@@ -254,8 +252,7 @@ PRECISE_FP = Choice(
 SIMULATOR = Choice(
     "simulator",
     "",
-    "Where a kernel runs when you call it and no backend is chosen: 1 for the simulator; 0 for a device, as"
-    f" --backend {DEVICE}.",
+    "Where a kernel runs when you call it: 1 for the simulator; 0 for a device, which is an error here.",
     read=_switch,
     default=True,
     env="NKI_SIMULATOR",

@@ -58,7 +58,7 @@ def device(tmp_path):
         def run(self, compiled, arrays, choices, retrace):
             self.runs += 1
             assert retrace is None or retrace.source.text == compiled.source.text
-            return Measured(self.name, [-2 * arrays[0]])
+            return Measured(self.name, [-2 * arrays[0]], origin="measured on trn0, core 5")
 
     yield BACKENDS["device"]
     del BACKENDS["device"]
@@ -110,6 +110,8 @@ def test_a_command_runs_on_it(device, command: Command, write):  # noqa: F811
 def test_a_result_has_what_the_backend_gives(device):
     result = nki_lab.run(doubled, X, backend="device")
     assert not result.profile.is_simulation and result.findings == ()
+    assert result.origin == "measured on trn0, core 5" and result.modelled is None
+    assert nki_lab.run(doubled, X).origin == "modelled"
     assert result.roofline() and result.lines()
     assert "measured" in repr(result).splitlines()[0]
     result.show().save_html  # noqa: B018
@@ -180,3 +182,39 @@ def test_an_unknown_backend_is_answered_with_those_there_are(notebook: Notebook)
     with pytest.raises(UnknownOption, match=r"(?s)unknown backend `gpu`.*backends: simulator"):
         nki_lab.run(doubled, X, backend="gpu")
     assert "unknown backend `gpu`" in notebook.bad(f"%%nki --backend gpu\n{MODULE}").text
+
+
+def test_a_backend_says_which_chip_before_anything_is_compiled(device, monkeypatch):
+    def chip(self, asked):
+        if asked != "trn3":
+            raise ToolchainError(f"there is no {asked} here", help="ask for trn3")
+        return "trn2"
+
+    monkeypatch.setattr(type(device), "chip", chip)
+    assert nki_lab.run(doubled, X, backend="device").kernel.target.name == "trn2"
+    with pytest.raises(ToolchainError, match="there is no trn1 here"):
+        nki_lab.run(doubled, X, backend="device", target="trn1")
+    assert nki_lab.run(doubled, X, target="trn1").kernel.target.name == "trn1"
+
+
+def test_two_backends_at_once_are_compared(device, monkeypatch):
+    def run(self, compiled, arrays, choices, retrace):
+        both = Run(self.name, [-2 * arrays[0]], origin="measured on trn0, core 5")
+        both.other = BACKENDS["simulator"].run(compiled, arrays, choices, retrace)
+        return both
+
+    monkeypatch.setattr(type(device), "run", run)
+    result = nki_lab.run(doubled, X, backend="device")
+    assert negative(result.value)
+    np.testing.assert_array_equal(result.modelled.value, 2 * X)
+    assert result.modelled.profile.is_simulation and result.modelled.origin == "modelled"
+
+
+def test_times_that_a_backend_measures_are_its_benchmark(device, monkeypatch):
+    class Timed(Run):
+        def benchmark(self):
+            return "7 us"
+
+    monkeypatch.setattr(type(device), "run", lambda self, *_: Timed(self.name, [-2 * X]))
+    assert nki_lab.benchmark(doubled, X, backend="device") == "7 us"
+    assert nki_lab.run(doubled, X, backend="device").benchmark() == "7 us"
