@@ -11,7 +11,7 @@ from nki_lab.choices import with_keywords
 from nki_lab.ir.program.execution import Execution
 from nki_lab.runtime.jit import KernelFunction
 from nki_lab.runtime.recording import warn_of_findings
-from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
+from nki_lab.runtime.repeated_calls import benchmark_of
 from nki_lab.runtime.run import kernel_call
 from nki_lab.timing import TimingOptions
 

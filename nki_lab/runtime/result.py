@@ -28,7 +28,7 @@ from nki_lab.profiler.analyses.what_if import WhatIf, WhatIfs
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import phase
 from nki_lab.runtime.kernel_variants import variants_of_run
-from nki_lab.runtime.repeated_calls import Benchmark, benchmark_of
+from nki_lab.runtime.repeated_calls import benchmark_of
 from nki_lab.runtime.steps import steps_of_run
 from nki_lab.runtime.view_data import make_view_data, remarks_on
 from nki_lab.timing.origins import kernel_lines, label_of

@@ -30,7 +30,7 @@ def test_differences_by_hand() -> None:
     assert (found.first_ns, found.second_ns) == (3100, 3600)
     assert found.speedup == 3100 / 3600
     assert found.first == "add_kernel on trn2, modelled"
-    assert found.second == "slow on trn1, measured"
+    assert found.second == "slow, measured on trn1"
     assert {d.name: (d.first_ns, d.second_ns) for d in found.engines} == {
         "tensor": (300, 300), "vector": (2000, 1400), "scalar": (0, 1100),
         "gpsimd": (0, 0), "sync": (50, 50), "dma": (2300, 2300),

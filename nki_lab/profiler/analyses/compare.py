@@ -177,7 +177,8 @@ def compare_profiles(
 
 
 def _name(profile: ProfileData) -> str:
-    return f"{profile.name or 'kernel'} on {profile.target.name}, {profile.origin}"
+    where = f" on {profile.target.name}" if profile.is_simulation else ""
+    return f"{profile.name or 'kernel'}{where}, {profile.origin}"
 
 
 def _summed(rows: Iterable[tuple[str, int, int]]) -> dict[str, tuple[int, int]]:
