@@ -31,7 +31,8 @@ def _switch(text: str, choice: Choice) -> bool:
 
 
 def _target(text: str, choice: Choice) -> str:
-    return text.strip().lower()
+    chip, plus, overlay = text.strip().partition("+")
+    return chip.lower() + plus + overlay
 
 
 def _cores(text: str, choice: Choice) -> int:
@@ -92,7 +93,7 @@ def check_allowed(codes: Iterable[str]) -> None:
 TARGET = Choice(
     "target",
     "NAME",
-    "Chip to compile for: {values}. Where nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
+    "Chip to compile for: {values}; trn2+FILE replaces timing constants by those of an overlay file. Where nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
     (*COMPILES, "migrate", "explain", "bench"),
     _target,
     target_names(),

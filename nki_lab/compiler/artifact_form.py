@@ -69,6 +69,11 @@ def _row_of_cores(test: Test) -> Test:
     return lambda value: type(value) is list and len(value) in (1, 2) and all(map(test, value))
 
 
+def _target(value: Any) -> bool:
+    overlaid = _record(name=_text, constants=_table(_text, _any))
+    return _text(value) or overlaid(value)
+
+
 _line = _below(_MOST_LINES, 1)
 _KINDS = (
     "POSITIONAL_ONLY",
@@ -105,7 +110,7 @@ def is_complete(stored: Any) -> bool:
     return _record(
         nki_lab=_text,
         name=_text,
-        target=_text,
+        target=_target,
         target_facts=_text,
         parameters=is_signature,
         arguments=_table(_text, _maybe(_text)),

@@ -45,7 +45,7 @@ from nki_lab.profiler.formats.reading import (
     write_whole,
 )
 from nki_lab.source import Span, Stack, is_cell
-from nki_lab.targets import get_target
+from nki_lab.targets import target_data, target_of
 from nki_lab.targets.spec import Target
 
 #: Raised when a file of an older version would be read wrongly.
@@ -190,7 +190,7 @@ def to_json(compiled: CompiledKernel, source: bool = True) -> str:
         "version": FORMAT_VERSION,
         "nki_lab": __version__,
         "name": compiled.kernel.name,
-        "target": compiled.target.name,
+        "target": target_data(compiled.target),
         "target_facts": facts_hash(compiled.target),
         "parameters": [
             [p.name, p.kind.name] for p in compiled.source.signature.parameters.values()
@@ -357,15 +357,24 @@ def from_json(text: str, source: str = "this text") -> CompiledKernel:
         )
     if not is_complete(stored):
         raise _incomplete(source)
-    target = get_target(stored["target"])
+    try:
+        target = target_of(stored["target"])
+    except (TypeError, KeyError) as error:
+        raise _incomplete(source) from error
     if stored["target_facts"] != facts_hash(target):
         raise BadFile(
             f"{source} was compiled for {target.name} as another nki_lab knew it", help=_AGAIN
         )
-    return _read(stored, source)
+    return _read(stored, target, source)
 
 
 _AGAIN = "compile the kernel again"
+
+
+def _the(target: Target, name: str, source: str) -> Target:
+    if name != target.name:
+        raise BadFile(f"{source} has a program for {name}, and is for {target.name}", help=_AGAIN)
+    return target
 
 
 def _incomplete(source: str) -> BadFile:
@@ -374,7 +383,7 @@ def _incomplete(source: str) -> BadFile:
     )
 
 
-def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
+def _read(stored: dict[str, Any], target: Target, source: str) -> CompiledKernel:
     files = [f"<{source}>{os.sep}{label}" for label, _ in stored["files"]]
     for number, lines in (stored["lines"] or {}).items():
         shown = {int(n): text for n, text in lines.items()}
@@ -389,7 +398,7 @@ def _read(stored: dict[str, Any], source: str) -> CompiledKernel:
     texts += [text for lines in (stored["lines"] or {}).values() for text in lines.values()]
     _check_lengths(texts, "text", MAX_TEXT, source)
     with collector_paused():
-        kernels = [_placed(core, stacks, source) for core in stored["cores"]]
+        kernels = [_placed(core, target, stacks, source) for core in stored["cores"]]
     findings = tuple(
         Finding(f["kind"], f["message"], stacks[f["place"]], f["help"], f["code"])
         for f in stored["findings"]
@@ -418,9 +427,11 @@ def _check_lengths(texts: Sequence[str], what: str, most: int, source: str) -> N
         )
 
 
-def _placed(core: dict[str, Any], stacks: Sequence[Stack], source: str) -> Kernel:
+def _placed(
+    core: dict[str, Any], target: Target, stacks: Sequence[Stack], source: str
+) -> Kernel:
     """Return the program of a core, with the places of its parts."""
-    kernel = read_kernel(core["program"])
+    kernel = read_kernel(core["program"], lambda name: _the(target, name, source))
     # A kernel that does not fit may have been compiled nevertheless; that is among its findings.
     wrong = [error for error in verify(kernel) if not isinstance(error, OverCapacity)]
     if wrong:  # the file is intact: it was made so

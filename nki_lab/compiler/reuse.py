@@ -74,7 +74,7 @@ def _key(traced: Sequence[Kernel], options: Choices) -> Any:
     shapes = tuple((s.shape, str(s.dtype)) for s in first.inputs)
     sizes = tuple((len(k.instructions), len(k.storages)) for k in traced)
     files = tuple(_files(k) for k in traced)
-    return first.name, first.target.name, options.for_compiler, shapes, sizes, files
+    return first.name, first.target, options.for_compiler, shapes, sizes, files
 
 
 def _files(kernel: Kernel) -> tuple[tuple[str, ...], ...]:

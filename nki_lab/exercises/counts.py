@@ -189,7 +189,7 @@ def _named(limits: Limits, result: Result) -> Iterator[Count]:
 
 
 def _time(task: Task, result: Result) -> Iterator[Count]:
-    tiers = task.tiers.get(result.profile.target.name)
+    tiers = task.tiers.get(result.profile.target.chip)
     if tiers is None:
         return
     us = result.profile.total_ns / 1000

@@ -200,7 +200,7 @@ def _wrapped(text: str) -> list[str]:
 
 def cost_lines(definition: Definition, target: Target) -> list[str]:
     """Return a usual call of an instruction on `target` and what each of its steps takes there."""
-    if target.name not in targets_of(definition):
+    if target.chip not in targets_of(definition):
         return [f"{target.name} does not have it"]
     usual = usual_cost(definition, target)
     if usual is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from enum import Enum
 from typing import Any
 
@@ -10,6 +11,8 @@ from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.isa import enums, registry
 from nki_lab.isa.observing import assert_true, device_print
 from nki_lab.isa.operators import NAMED
+from nki_lab.targets import get_target
+from nki_lab.targets.spec import Target
 
 
 def dotted_names() -> dict[str, Any]:
@@ -19,11 +22,15 @@ def dotted_names() -> dict[str, Any]:
     return {repr(value): value for value in (*NAMED.values(), *members)}
 
 
-def read_kernel(text: str) -> Kernel:
+def read_kernel(text: str, target_of: Callable[[str], Target] = get_target) -> Kernel:
     """Return the kernel that a text in the form of `ir.printer` describes.
+
+    Args:
+        text: the text.
+        target_of: gives the target of a name.
 
     Raises:
         BadKernelText: with the line and column of what cannot be read.
     """
     observers = {definition.name: definition for definition in (device_print, assert_true)}
-    return parse_kernel(text, {**registry, **observers}, dotted_names())
+    return parse_kernel(text, {**registry, **observers}, dotted_names(), target_of)

@@ -91,7 +91,7 @@ def measure(kernel: Prebuilt, size: Size, dtype: str, walls: bool = False, **cho
     arguments = kernel.example(size, dtype)
     given = kernel.given(arguments)
     chosen = Choices.current().replace(**choices)
-    if get_target(chosen.target).name not in kernel.chips:
+    if get_target(chosen.target).chip not in kernel.chips:
         chosen = chosen.replace(target=kernel.chips[0])
     if kernel.ranks:
         choices["target"] = chosen.target

@@ -144,7 +144,7 @@ class Prebuilt:
     def _accepts(self, target: Target, given: Mapping[str, Any]) -> None:
         """Raise KernelArgument for a chip that it does not run on, and for values that are no tensors or numbers."""
         require(
-            target.name in self.chips,
+            target.chip in self.chips,
             f"{self.name} does not run on {target.name}, which lacks instructions or dtypes that it needs",
             f"choose another chip: target={self.chips[0]!r}",
         )

@@ -35,6 +35,7 @@ class Status(Enum):
     PRINTED = "printed"  #: stands in a published picture or table of a real run
     DIGITISED = "digitised"  #: computed or read off by us from pages, pictures or tables
     ASSUMED = "assumed"  #: ours; the note says why this value
+    REPLACED = "replaced"  #: stands in an overlay, which is the page
 
 
 DOCUMENTED = Status.DOCUMENTED

@@ -155,6 +155,11 @@ class Target:
     feature_sources: Mapping[str, Fact]
 
     @property
+    def chip(self) -> str:
+        """The name of the chip, without that of an overlay."""
+        return self.name.partition("+")[0]
+
+    @property
     def sbuf_usable_bytes_per_partition(self) -> int:
         """Bytes of one SBUF partition a kernel may use."""
         return self.sbuf_bytes_per_partition - self.sbuf_reserved_bytes_per_partition

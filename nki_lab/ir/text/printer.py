@@ -128,7 +128,7 @@ class _Printer:
             "waits": kernel.waits,
         }
         passes = ", ".join(what for what, value in passes_run.items() if value is not None)
-        heading = f"kernel {name_text(kernel.name)} on {kernel.target.name}"
+        heading = f"kernel {name_text(kernel.name)} on {name_text(kernel.target.name)}"
         core, cores = kernel.program
         if cores > 1:
             heading += f", core {core} of {cores}"

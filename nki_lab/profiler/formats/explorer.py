@@ -32,7 +32,7 @@ from nki_lab.profiler.span import (
     end_codes,
     refuse_more,
 )
-from nki_lab.targets import Target, get_target
+from nki_lab.targets import Target, get_target, target_of
 
 
 def load_explorer_folder(
@@ -98,7 +98,7 @@ def _chip(path: Path, about: Mapping[str, Any]) -> Target:
             f"{path.name} does not say which chip it is of",
             help="name it: Profile.load(path, target='trn2'), or --target trn2",
         )
-    return get_target(instance.partition(".")[0].removesuffix("n"))
+    return target_of(instance.partition(".")[0].removesuffix("n"))
 
 
 def _first(table: Mapping[str, Any], column: str) -> Any:

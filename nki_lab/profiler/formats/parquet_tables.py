@@ -19,6 +19,7 @@ from nki_lab.profiler.columns import Column, Strings
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.profile_json import dump
 from nki_lab.profiler.schema import TABLES
+from nki_lab.targets import target_data
 
 _ROWS_AT_ONCE = 1 << 17
 _TYPES = {
@@ -49,7 +50,7 @@ def write_parquet(profile: ProfileData, table: str, path: Path) -> None:
     columns = profile.table(table)
     about = {
         "profile": profile.name,
-        "target": profile.target.name,
+        "target": target_data(profile.target),
         "is_simulation": profile.is_simulation,
     }
     fields = [

@@ -23,7 +23,7 @@ from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.reading import check_texts, read_document, reading, write_whole
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.schema import SCHEMA_VERSION, TRANSFERS
-from nki_lab.targets import get_target
+from nki_lab.targets import target_data, target_of
 
 #: Raised when a file of an older version would be read wrongly.
 FORMAT_VERSION = 2
@@ -103,7 +103,7 @@ def head_of(profile: ProfileData) -> dict[str, Any]:
         "format": _MARK,
         "version": FORMAT_VERSION,
         "schema_version": SCHEMA_VERSION,
-        "target": profile.target.name,
+        "target": target_data(profile.target),
         "is_simulation": profile.is_simulation,
         "name": profile.name,
         "metrics": {field: shown_number(value) for field, value in profile.metrics.items()},
@@ -153,7 +153,7 @@ def with_head(
     if lines is not None and transfers is not None:
         lines = lines.take(transfers)
     profile = ProfileData.from_tables(
-        get_target(head["target"]),
+        target_of(head["target"]),
         tables,
         is_simulation=is_simulation,
         name=name,

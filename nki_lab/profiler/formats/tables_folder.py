@@ -51,7 +51,7 @@ from nki_lab.profiler.span import (
     end_codes,
     refuse_more,
 )
-from nki_lab.targets import get_target
+from nki_lab.targets import target_of
 
 #: Name of the file that tells what the others are.
 INDEX = "profile.json"
@@ -162,7 +162,7 @@ def _part(path: Path, head: dict[str, Any], kind: str, span: TimeSpan) -> Profil
 
     about_run = _read(path, "Metadata", tables["Metadata"], kind) if "Metadata" in tables else {}
     first_row = {name: values[0] for name, values in about_run.items()}
-    whole = Whole.of(span, get_target(head["target"]), column_of, first_row, lines_of(head))
+    whole = Whole.of(span, target_of(head["target"]), column_of, first_row, lines_of(head))
     reach = span.reach(whole.last_ns)
     event_ids: dict[str, np.ndarray] = {}
     rows: dict[str, np.ndarray | None] = {}
