@@ -54,7 +54,7 @@ BUDGETS = {
     "server": 450,
     "session": 1_300,
     "simulator": 4_050,
-    "targets": 1_250,
+    "targets": 1_600,
     "tests": 99_500,
     "timing": 5_550,
     "versions": 750,

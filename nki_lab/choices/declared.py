@@ -93,7 +93,8 @@ def check_allowed(codes: Iterable[str]) -> None:
 TARGET = Choice(
     "target",
     "NAME",
-    "Chip to compile for: {values}; trn2+FILE replaces timing constants by those of an overlay file. Where nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
+    "Chip to compile for: {values}; trn2+FILE replaces timing constants by those of an overlay file. Where"
+    " nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
     (*COMPILES, "migrate", "explain", "bench"),
     _target,
     target_names(),

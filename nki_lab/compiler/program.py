@@ -427,9 +427,7 @@ def _check_lengths(texts: Sequence[str], what: str, most: int, source: str) -> N
         )
 
 
-def _placed(
-    core: dict[str, Any], target: Target, stacks: Sequence[Stack], source: str
-) -> Kernel:
+def _placed(core: dict[str, Any], target: Target, stacks: Sequence[Stack], source: str) -> Kernel:
     """Return the program of a core, with the places of its parts."""
     kernel = read_kernel(core["program"], lambda name: _the(target, name, source))
     # A kernel that does not fit may have been compiled nevertheless; that is among its findings.

@@ -49,7 +49,8 @@ def target_with(base: Target, name: str, values: Mapping[str, float]) -> Target:
     if target is None:
         page = name.partition("+")[2]
         facts = {
-            n: Fact(value, base.sources[n].unit, page, Status.REPLACED) for n, value in values.items()
+            n: Fact(value, base.sources[n].unit, page, Status.REPLACED)
+            for n, value in values.items()
         }
         facts["name"] = Fact(name, "", page, Status.REPLACED)
         facts["aliases"] = Fact((), "", page, Status.REPLACED)
@@ -81,7 +82,9 @@ def checked(base: Target, name: str, value: Any) -> str:
     unit = base.sources[name].unit
     least, most = TIMING[name].between(unit)
     if not least <= value <= most:
-        return f"{name} lies between {least:,g} and {most:,g} {unit}".rstrip() + f"; found {value:,g}"
+        return (
+            f"{name} lies between {least:,g} and {most:,g} {unit}".rstrip() + f"; found {value:,g}"
+        )
     return ""
 
 

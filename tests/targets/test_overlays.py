@@ -193,5 +193,3 @@ def test_times_follow_from_no_other_constant() -> None:
         "dependent_overhead_cycles",  # documented; the model's latencies stand for it
         "dma_peak_bytes_per_ns",  # theoretical
     }
-
-
