@@ -28,6 +28,8 @@ def kernel_page() -> str:
         " it. `.explain()` draws how its arguments lie in tiles, and shows lines, instructions and tiles of each step."
         " `nki-lab bench` writes the table anew, and compares it with an earlier one; `nki_lab.kernels.compare(name)`"
         f" compares kernels that compute the same over their size, for {_listed(kernels.COMPARISONS)}.\n\n"
+        "As [operators](operators.md) of PyTorch and JAX these have a backward:"
+        f" {_listed(name for name in kernels.names() if kernels.get(name).operator)}.\n\n"
         "Times are modelled. `of roof` is the part of a run that its work takes at least, under the limit of the chip"
         " that allows the least; `HBM bytes` is what is moved, as a multiple of arguments and results.\n\n"
         f"{table(rows, markdown=True)}\n"

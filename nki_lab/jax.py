@@ -29,7 +29,8 @@ def custom_op(
 
     Args:
         name: "namespace::name", for errors.
-        kernel: a kernel of either dialect, with its grid and cores: `kernel[2]`.
+        kernel: a kernel of either dialect, with its grid and cores: `kernel[2]`. One of the library brings its backward
+            along, `nki_lab.kernels.rmsnorm`.
         backward: a kernel, an operator, or a function of arrays: (gradients of the results, what `save` names) ->
             gradients of the arguments. "auto" makes it from the instructions of the kernel (`nki_lab.autodiff`), with
             an error for an instruction that has no rule. Without one, a gradient that is asked for is an error.

@@ -30,7 +30,12 @@ def operator_or_decorator(
     kernel: Any,
     options: Mapping[str, Any],
 ) -> Any:
-    """Return the operator of a kernel; without a kernel, the decorator that makes it."""
-    if kernel is not None:
-        return make(name, kernel, options)
-    return lambda kernel: make(name, kernel, options)
+    """Return the operator of a kernel; without a kernel, the decorator that makes it.
+
+    A kernel of the library brings options of its own, among them its backward; those that are given count first.
+    """
+    if kernel is None:
+        return lambda kernel: operator_or_decorator(make, name, kernel, options)
+    brought = getattr(kernel, "operator", {})
+    chosen = {key: brought.get(key) if value is None else value for key, value in options.items()}
+    return make(name, kernel, chosen)

@@ -104,6 +104,7 @@ class Prebuilt:
         refused: arguments that it refuses.
         loss: for a kernel that computes gradients: the function of the same arguments that it differentiates.
         gradients: for each of its results, the argument by which it differentiates.
+        operator: options of `nki_lab.torch.custom_op`, and its twin of JAX, that an operator of it has: its backward.
         multiplies: work of its products at a size, in multiplications and additions.
         official: what it offers in modules of Beta 1, by full name: "neuronxcc.nki.kernels.vision.resize_nearest" and
             such. Functions and kernels become kernels of the older dialect (kernels/official.py).
@@ -134,12 +135,13 @@ class Prebuilt:
     refused: tuple[Refused, ...] = ()
     loss: Callable[..., float] | None = None
     gradients: tuple[str, ...] = ()
+    operator: Mapping[str, Any] = field(default_factory=dict)
     multiplies: Callable[..., int] = field(default=lambda **size: 0)
     falls_short: Mapping[str, str] = field(default_factory=dict)
     official: Mapping[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        vars(self.kernel)["accepts"] = self._accepts
+        vars(self.kernel).update(accepts=self._accepts, operator=self.operator)
 
     def _accepts(self, target: Target, given: Mapping[str, Any]) -> None:
         """Raise KernelArgument for a chip that it does not run on, and for values that are no tensors or numbers."""

@@ -142,6 +142,7 @@ KERNEL = Prebuilt(
     tolerance={"float32": 1e-5, "bfloat16": 1e-5},
     chips=("trn2", "trn3"),  # where transfers gather
     cores=(1, 2),
+    operator={"backward": "auto", "wrt": ("logits",)},
     steps=(
         Step(
             "128 rows lie in the partitions, and 8192 classes at a time in the free axis.",

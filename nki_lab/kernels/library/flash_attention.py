@@ -10,6 +10,8 @@ import numpy as np
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
+from nki_lab.kernels.library.flash_attn_bwd import flash_fwd_backward
+from nki_lab.kernels.library.flash_fwd import flash_fwd
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import check_floats, loaded, of_this_core, register_of
 
@@ -57,6 +59,24 @@ def flash_attention(q, k, v, scale=None, causal=False):
     for operands, mine, flags in spoiled:
         nl.fori_loop(0, register_of(flags), _again(operands, mine, scale, causal))
     return out
+
+
+@nki.jit
+def flash_attention_backward(by_out, q, k, v, scale=None, causal=False):
+    """Return the gradients of flash_attention by `q`, `k` and `v`, for as many causal queries as keys.
+
+    It computes the output and the sums of the weights once more, as flash_fwd does in training.
+    """
+    queries, keys = q.shape[3], k.shape[3]
+    require(
+        queries % 128 == 0 and (not causal or queries == keys),
+        f"flash_attention: there is no gradient for {queries} queries and {keys} keys; expected a multiple of 128"
+        " queries, and as many keys where they are causal",
+        "pad `q`, `k` and `v` with zeros at their end, where no causal query sees them",
+    )
+    common = {"softmax_scale": scale, "use_causal_mask": causal, "mixed_precision": False}
+    o, lse = flash_fwd(q, k, v, None, **common)
+    return flash_fwd_backward(by_out, q, k, v, o, lse, None, **common)
 
 
 def check_heads(kernel, q, k, v, scale, causal, earlier=False):
@@ -427,6 +447,7 @@ KERNEL = Prebuilt(
         "earlier keys": _edge(lambda q, k, v: None, 15),
         "earlier keys, large scores": _edge(_large_scores, 15),
     },
+    operator={"backward": flash_attention_backward, "types": {"scale": "float?"}},
     steps=(
         Step(
             "d lies in the partitions of queries and keys, the keys in those of the values.",

@@ -101,6 +101,52 @@ def flash_attn_bwd(
     return dq, dk, dv
 
 
+@nki.jit
+def flash_fwd_backward(
+    do, q, k, v, o, lse, seed, logit_bias=None, softmax_scale=None, use_causal_mask=True, sliding_window=-1,
+    mixed_precision=True, dropout_p=0.0,
+):  # fmt: skip
+    """Return what flash_attn_bwd returns, from the arguments and results of flash_fwd in their layouts.
+
+    Args:
+        do: the gradient by `o`: [batch, heads, queries, d].
+        q, k, v, seed, logit_bias, softmax_scale, use_causal_mask, sliding_window, mixed_precision, dropout_p: what
+            flash_fwd was given.
+        o, lse: what it returned.
+
+    Returns:
+        dq, dk: as `q` and `k`.
+        dv: [batch, kv_heads, keys, d].
+    """
+    kv_heads, shared = k.shape[1], q.shape[1] // k.shape[1]
+    turned = [
+        nl.ndarray((*x.shape[:2], x.shape[3], x.shape[2]), x.dtype, nl.private_hbm)
+        for x in (v, o, do)
+    ]
+    own = list(places("flash_fwd_backward", q.shape[0], kv_heads))
+    for b, head in own:
+        _turn(turned[0][b, head], v[b, head])
+        for h in range(head * shared, (head + 1) * shared):
+            _turn(turned[1][b, h], o[b, h])
+            _turn(turned[2][b, h], do[b, h])
+    dq, dk, dv_turned = flash_attn_bwd(
+        q, k, *turned, lse, seed, logit_bias, use_causal_mask, mixed_precision, dropout_p, softmax_scale,
+        sliding_window,
+    )  # fmt: skip
+    dv = result("dv_rows", v.shape, v.dtype)
+    for b, head in own:
+        _turn(dv[b, head], dv_turned[b, head])
+    return dq, dk, dv
+
+
+def _turn(dst: Any, src: Any) -> None:
+    """Write `src` [rows, columns] transposed."""
+    for first in range(0, src.shape[0], 128):
+        rows = slice(first, min(first + 128, src.shape[0]))
+        for n, part in enumerate(transposed(loaded(src[rows]))):
+            nisa.dma_copy(dst=dst[n * 128 : n * 128 + part.shape[0], rows], src=part)
+
+
 class _Queries:
     """The queries of one head: what is needed of 128 at a time, and the gradient by them.
 

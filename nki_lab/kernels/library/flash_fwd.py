@@ -31,6 +31,7 @@ from nki_lab.kernels.attention import (
 )  # fmt: skip
 from nki_lab.kernels.direct import Exact, attended
 from nki_lab.kernels.launched import places, result
+from nki_lab.kernels.library.flash_attn_bwd import flash_fwd_backward
 from nki_lab.kernels.prebuilt import Prebuilt, Refused, Step, require
 from nki_lab.kernels.rows import loaded
 
@@ -402,6 +403,13 @@ KERNEL = Prebuilt(
     refused=_REFUSED,
     edges={"bias": _with_bias, "hidden": _with_nan, "large": _large},
     cores=(1, 2),
+    operator={
+        "results": ("o", "lse"),
+        "backward": flash_fwd_backward,
+        "no_grad": ("lse",),
+        "wrt": ("q", "k", "v"),
+        "types": {"seed": "Tensor?", "softmax_scale": "float?"},
+    },
     steps=(
         Step(
             "Each head of keys and values is loaded once, and all heads of queries that share it follow.",

@@ -119,6 +119,7 @@ KERNEL = Prebuilt(
     timed=({"rows": 512, "width": 2048}, {"rows": 4096, "width": 6144}),
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     cores=(1, 2),
+    operator={"backward": "auto"},
     steps=(
         Step(
             "128 rows lie in the partitions, and the width in the free axis.",

@@ -125,6 +125,7 @@ KERNEL = Prebuilt(
     multiplies=lambda depth, rows, columns: 2 * depth * rows * columns,
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     cores=(1, 2),
+    operator={"backward": "auto"},
     steps=(
         "The depth lies in the partitions of both operands; a block of the result is 1024 x 1024.",
         Step(

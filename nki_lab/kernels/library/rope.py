@@ -123,6 +123,7 @@ KERNEL = Prebuilt(
     timed=({"tokens": 512, "heads": 8, "d": 128}, {"tokens": 4096, "heads": 32, "d": 128}),
     tolerance={"float32": 1e-5, "bfloat16": 1e-2},
     cores=(1, 2),
+    operator={"backward": "auto"},
     steps=(
         Step(
             "128 tokens lie in the partitions, heads and d in the free axes.",

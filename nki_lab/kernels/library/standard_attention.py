@@ -115,6 +115,7 @@ KERNEL = Prebuilt(
     timed=(FLASH.timed[0], {**FLASH.timed[0], "heads": 2, "keys": 4096}),
     multiplies=FLASH.multiplies,
     tolerance=FLASH.tolerance,
+    operator={"backward": "auto", "types": {"scale": "float?"}},
     steps=(
         Step(
             "The Tensor engine multiplies 128 queries by all keys, and the scores [128, keys] go to HBM.",

@@ -133,6 +133,7 @@ KERNEL = Prebuilt(
     multiplies=lambda tokens, hidden, inner: 6 * tokens * hidden * inner,
     tolerance={"float32": 1e-5, "bfloat16": 2e-2},
     cores=(1, 2),
+    operator={"backward": "auto"},
     steps=(
         Step(
             "512 tokens go through all weights before the next 512: they lie in the free axis.",
