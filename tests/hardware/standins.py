@@ -1,13 +1,13 @@
-"""Machines made of stand-ins: the official tools and packages, and devices, as far as anybody can see them from outside.
+"""Machines made of stand-ins: the official tools and packages, and devices, as they are seen from outside.
 
     machine = Machine(tmp_path, generation="nki-0.6", chip="trn2")
     machine.install(monkeypatch)            # PATH, and the interpreters that our settings name
     machine.plant("oob")                    # a message of contract.yaml, or "hang" or "killed"
     machine.change(value_error=1e-3, time_ratios={"vector": 1.2})
 
-All is made from `contract.yaml`. The stand-ins run kernels on nki_lab's simulator, in their own processes: values are right,
-and times are those of the model, unless a test asks for others. A process that has started the runtime holds its cores until
-it ends.
+All is made from `contract.yaml`. The stand-ins run kernels on nki_lab's simulator, in their own processes: values are
+right, and times are those of the model, unless a test asks for others. A process that has started the runtime holds its
+cores until it ends.
 """
 
 from __future__ import annotations
@@ -81,9 +81,9 @@ class Machine:
         root.mkdir(parents=True, exist_ok=True)
         facts = contract()["chips"][chip]
         self._state: dict[str, Any] = {
-            "generation": generation, "chip": chip, "devices": devices, "lnc": lnc or facts["lnc"], "ls": ls or "fields",
-            "fault": None, "busy": [], "value_error": 0.0, "time_ratios": {}, "nan": False, "time_unit": "ns",
-            "calls": 0,
+            "generation": generation, "chip": chip, "devices": devices, "lnc": lnc or facts["lnc"],
+            "ls": ls or "fields", "fault": None, "busy": [], "value_error": 0.0, "time_ratios": {}, "nan": False,
+            "time_unit": "ns",
         }  # fmt: skip
         (root / "contract.json").write_text(json.dumps(contract()), "utf-8")
         self._write()

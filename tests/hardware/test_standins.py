@@ -48,7 +48,7 @@ def call(machine: Machine, *words: object, folder: Path | None = None, **more: s
 
 @pytest.fixture(scope="module")
 def ran(tmp_path_factory):
-    """A machine on which a kernel has run and its program was captured, with perturbed values and times."""
+    """Run and capture a kernel on a machine with perturbed values and times."""
     machine = Machine(tmp_path_factory.mktemp("ran"))
     machine.change(value_error=1e-3, time_ratios={"vector": 2.0, "dma": 1.5})
     (machine.root / "kernel.py").write_text(KERNEL)

@@ -101,9 +101,8 @@ class Runner:
         profile = execution.profile
         ntff = where / trace
         if nth > 1:
-            ntff = ntff.with_name(
-                f"{ntff.stem}{self.machine.contract['capture']['nth_suffix'].format(n=nth)}{ntff.suffix}"
-            )
+            suffix = self.machine.contract["capture"]["nth_suffix"].format(n=nth)
+            ntff = ntff.with_name(f"{ntff.stem}{suffix}{ntff.suffix}")
         files.write_ntff(
             ntff, program.uuid, device.stored_profile(profile, path.parent), self.machine.contract
         )
@@ -139,11 +138,9 @@ def become(name: str, machine: Machine) -> None:
             if kind == "profile" and not os.path.isabs(asked.get("working_directory") or ""):
                 raise ValueError("working_directory must be an absolute path")
             asked = {**standard, **asked}
-            return (
-                (lambda f: Runner(machine, kind, f, asked))
-                if kernel is None
-                else Runner(machine, kind, kernel, asked)
-            )
+            if kernel is None:
+                return lambda function: Runner(machine, kind, function, asked)
+            return Runner(machine, kind, kernel, asked)
 
         return decorate
 

@@ -115,6 +115,12 @@ def compile_kernel(
     return files.write_neff(neff, program, compiled.compiled, machine.contract)
 
 
+#: Columns that follow from the times of events, or that no longer hold when these change.
+_FOLLOWS = (
+    "duration_ns", "throughput", "evt_wait_time_ns", "dma_trigger_start_ts", "dma_trigger_end_ts", "dma_wait_time_ns",
+    "trigger", "completion",
+)  # fmt: skip
+
 # -- times -----------------------------------------------------------------------------------------------------------
 
 
@@ -176,8 +182,7 @@ def _stretched(profile: Profile, tables: dict[str, Any], ratios: Mapping[str, fl
         if of_table:
             starts, stops = zip(*(of_table[row] for row in range(len(of_table))), strict=True)
             tables[table] |= {"start_ts": list(starts), "end_ts": list(stops)}
-            for follows in ("duration_ns", "throughput", "evt_wait_time_ns", "dma_trigger_start_ts", "dma_trigger_end_ts",
-                            "dma_wait_time_ns", "trigger", "completion"):  # fmt: skip
+            for follows in _FOLLOWS:
                 tables[table].pop(follows, None)
     tables["Flow"].pop("gap_time", None) if "Flow" in tables else None
     return max(ends.values())

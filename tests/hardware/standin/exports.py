@@ -35,11 +35,13 @@ def document(profile: Profile, unit: str) -> dict[str, Any]:
         start, end = row["start_ts"] * scale, row["end_ts"] * scale
         label = row["timeline_track"] or _LABELS[row["engine"]]
         one = {
-            "timestamp": start, "duration": end - start, "label": label, "subgroup": label, "hlo_name": row["hlo_name"] or "",
+            "timestamp": start, "duration": end - start, "label": label, "subgroup": label,
+            "hlo_name": row["hlo_name"] or "",
             "opcode": row["opcode"], "operands": row["operands"], "compiler_opcode": row["compiler_opcode"],
             "compiler_operands": row["compiler_operands"], "nki_source_location": row["nki_source_location"] or "",
             "bir_debug_info_source_location": row["nki_source_location"] or "",
-            "evt_wait_time": (row["evt_wait_time_ns"] or 0) * scale, "layer": "", "subgraph": f"sg{row['pcore_idx'] or 0:02}",
+            "evt_wait_time": (row["evt_wait_time_ns"] or 0) * scale, "layer": "",
+            "subgraph": f"sg{row['pcore_idx'] or 0:02}",
         }  # fmt: skip
         instructions.append(one | {name: row[name] or 0 for name in _BYTES})
     transfers = [

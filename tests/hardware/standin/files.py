@@ -27,11 +27,13 @@ _ARCHITECTURES = {"trn1": "sunda", "trn2": "cayman", "trn3": "cayman"}
 def write_neff(path: Path, program: bytes, compiled: Any, contract: Mapping[str, Any]) -> Path:
     """Write a compiled kernel as a NEFF: the header and a tar of descriptions and instruction streams."""
     kernels = (compiled.kernel, *compiled.others)
+    graphs = [
+        {"definition": f"sg{n:02}/def.json", "name": f"sg{n:02}"} for n in range(len(kernels))
+    ]
     files: dict[str, Any] = {
         "info.json": {"tool_version": contract["packages"]["beta1"]["neuronx-cc"], "kelp_version": "Dynamic",
                       "name": "file.neff", "num_tpb": 1, "num_tpb_requested": 1, "num_tpb_per_node": [1] + [0] * 63},
-        "kelf-0.json": {"graphs": [{"definition": f"sg{n:02}/def.json", "name": f"sg{n:02}"} for n in range(len(kernels))],
-                        "version": "0.5", "target": _ARCHITECTURES[compiled.kernel.target.name]},
+        "kelf-0.json": {"graphs": graphs, "version": "0.5", "target": _ARCHITECTURES[compiled.kernel.target.name]},
         "neff.json": _signature(compiled.kernel),
     }  # fmt: skip
     for number, kernel in enumerate(kernels):
@@ -53,7 +55,8 @@ def write_neff(path: Path, program: bytes, compiled: Any, contract: Mapping[str,
     digest = hashlib.md5(payload).digest()
     header = struct.pack(
         contract["neff"]["header"], 2, contract["neff"]["header_size"], len(payload), 2, 0, b"", 1,
-        digest.ljust(32, b"\0"), uuid_of(program), b"file.neff", 1, bytes([1]).ljust(64, b"\0"), 3072, len(kernels), b"",
+        digest.ljust(32, b"\0"), uuid_of(program), b"file.neff", 1, bytes([1]).ljust(64, b"\0"), 3072,
+        len(kernels), b"",
     )  # fmt: skip
     path.write_bytes(header + payload)
     return path

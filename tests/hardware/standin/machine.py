@@ -51,7 +51,7 @@ class Machine:
         return self.root / "cores" / f"nc{core}"
 
     def user_of(self, core: int) -> dict[str, Any] | None:
-        """The process that holds a core; a process that has ended holds none."""
+        """Return the process that holds a core; one that has ended holds none."""
         for planted in self["busy"]:
             if core in planted["cores"]:
                 return planted
