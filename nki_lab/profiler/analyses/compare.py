@@ -1,7 +1,8 @@
 """Compares two runs: where they differ, and which one is faster there.
 
 Two versions of a kernel, the same kernel on two chips, or a modelled and a measured run: everything both profiles say
-is laid side by side by engine, by line and by opcode.
+is laid side by side by engine, by line and by opcode. Of a modelled and a measured run the error of the model is told,
+too (`model_error`).
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from functools import partial
 import numpy as np
 
 from nki_lab.profiler.analyses.loops import loop_values
+from nki_lab.profiler.analyses.model_error import ModelErrors, model_errors
 from nki_lab.profiler.analyses.source_lines import by_line
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.schema import ENGINES
 from nki_lab.source import place_text, text_of
 
-_SHOWN = 8
+_SHOWN, _SHOWN_OF_MODEL = 8, 3
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,7 @@ class ProfileComparison:
         lines: time that each line of the kernel asked for, on engines and in transfers.
         opcodes: time of all instructions of each opcode.
         figures: other figures of both: bytes moved, transfers, utilisation.
+        model: the error of the model, where one run was modelled and the other one measured on the same chip.
     """
 
     first: str
@@ -65,6 +68,7 @@ class ProfileComparison:
     lines: tuple[Difference, ...]
     opcodes: tuple[Difference, ...]
     figures: tuple[tuple[str, str, str], ...]
+    model: ModelErrors | None = None
 
     @property
     def speedup(self) -> float:
@@ -82,11 +86,12 @@ class ProfileComparison:
             f"second  {self.second_ns / 1000:>12,.3f} us  {self.second}",
             _verdict(self.first_ns, self.second_ns),
         ]
-        for title, rows in (
-            ("engine", self.engines),
-            ("line", self.lines),
-            ("opcode", self.opcodes),
-        ):
+        tables: tuple[tuple[str, tuple[Difference, ...]], ...]
+        tables = (("engine", self.engines), ("line", self.lines), ("opcode", self.opcodes))
+        if self.model is not None:
+            lines += ["", *self.model.lines_of_text(_SHOWN_OF_MODEL)]
+            tables = () if self.model.paired else tables  # these say the same with less
+        for title, rows in tables:
             shown = [row for row in rows if row.first_ns or row.second_ns]
             if not shown:
                 continue
@@ -173,7 +178,18 @@ def compare_profiles(
         lines=_differences(*lines),
         opcodes=_differences(*opcodes),
         figures=tuple(_figures(first, second)),
+        model=_errors(runs, named),
     )
+
+
+def _errors(
+    runs: tuple[ProfileData, ProfileData], named: Callable[[int, str], str]
+) -> ModelErrors | None:
+    """Return the error of the model, where only one of two runs on a chip was measured."""
+    modelled = [n for n, p in enumerate(runs) if p.is_simulation]
+    if len(modelled) != 1 or runs[0].target.chip != runs[1].target.chip:
+        return None
+    return model_errors(runs[modelled[0]], runs[1 - modelled[0]], partial(named, modelled[0]))
 
 
 def _name(profile: ProfileData) -> str:
