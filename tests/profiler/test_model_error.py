@@ -59,7 +59,9 @@ def test_the_spread_is_of_single_events() -> None:
 
 def test_events_are_paired_by_line_before_order() -> None:
     # The same copies in another order: those of line 5, and that of line 12 before them.
-    other = measured(nki_source_location=["cell:3", "cell:4", "add.py:12", "cell:5", "cell:5", None])
+    other = measured(
+        nki_source_location=["cell:3", "cell:4", "add.py:12", "cell:5", "cell:5", None]
+    )
     pairs = paired_instructions(profile(), other)
     assert dict(zip(pairs.first.tolist(), pairs.second.tolist(), strict=True)) == {
         0: 0, 1: 1, 2: 3, 3: 4, 4: 2, 5: 5,
@@ -106,7 +108,10 @@ def test_a_comparison_of_a_modelled_with_a_measured_run_tells_it_either_way_roun
     assert compare_profiles(measured(), measured()).model is None
     text = str(one)
     assert "measured / modelled, 8 events paired: 6 by line and iteration, 2 by order" in text
-    assert "vector COPY                        3         0.900         1.350     1.50  1.50 to 1.50\n" in text
+    assert (
+        "vector COPY                        3         0.900         1.350     1.50  1.50 to 1.50\n"
+        in text
+    )
 
 
 @pytest.mark.parametrize(
