@@ -11,6 +11,7 @@ from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.ir.text.literals import value_text
 from nki_lab.isa.operators import Op
+from nki_lab.profiler.analyses.roofline import bf16_equivalent
 from nki_lab.targets.spaces import PSUM, MemoryRegion
 from nki_lab.targets.spec import Target
 from nki_lab.timing.rows import RowKind
@@ -108,13 +109,7 @@ def _bf16_equivalent(example: Instruction, target: Target) -> float:
     form = example.form
     only_read = [example.args[k] for k in form.reads if k not in form.writes]
     widest = max(only_read, key=lambda t: t.dtype.itemsize).dtype
-    if str(widest) == "float32":
-        return float(target.matmul_fp32_cycle_factor)
-    if widest.kind == "packed":
-        return 1 / widest.lanes
-    if widest.itemsize == 1:
-        return 0.5 if target.supports("matmul_double_row") else 1.0
-    return 1.0
+    return bf16_equivalent(target, widest.itemsize, widest.lanes)
 
 
 def operand_text(i: Instruction, kernel: Kernel) -> str:

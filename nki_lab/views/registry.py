@@ -101,8 +101,9 @@ def view_names() -> tuple[str, ...]:
     """Return the names of all views, in the order of their tabs."""
     room = import_module(__package__)
     folders = [module.name for module in pkgutil.iter_modules(room.__path__) if module.ispkg]
-    places = {name: import_module(f"{__package__}.{name}").PLACE for name in folders}
-    return tuple(sorted(folders, key=lambda name: places[name]))
+    modules = {name: import_module(f"{__package__}.{name}") for name in folders}
+    places = {name: module.PLACE for name, module in modules.items() if hasattr(module, "PLACE")}
+    return tuple(sorted(places, key=lambda name: places[name]))
 
 
 @cache

@@ -116,6 +116,41 @@ def balance(target: Target) -> float:
     return target.tensor_peak_flops_per_ns / memory
 
 
+def bf16_equivalent(target: Target, itemsize: int, lanes: int = 1) -> float:
+    """Return how many bfloat16 operations take the time of one operation on operands of a type.
+
+    Args:
+        target: the chip.
+        itemsize: bytes of the widest operand's element.
+        lanes: elements packed in it.
+    """
+    if lanes > 1:
+        return 1 / lanes
+    if itemsize >= 4:
+        return float(target.matmul_fp32_cycle_factor)
+    if itemsize == 1 and target.supports("matmul_double_row"):
+        return 0.5
+    return 1.0
+
+
+def roofs(target: Target, adjusted_flops: float, hbm: int, moved: int) -> tuple[Roof, ...]:
+    """Return the least time of some work by each limit of the chip, the one that binds first.
+
+    Args:
+        target: the chip.
+        adjusted_flops: operations of the Tensor engine, in bfloat16's.
+        hbm: bytes read from and written to device memory.
+        moved: bytes that the DMA engines move.
+    """
+    peak, dma = target.tensor_peak_flops_per_ns, target.dma_bytes_per_ns_all_engines
+    limits = [
+        Roof("Tensor engine, bfloat16", peak / 1000, "TFLOP/s", adjusted_flops / peak),
+        Roof("device memory, one core", target.hbm_bytes_per_ns, "GB/s", hbm / target.hbm_bytes_per_ns),
+        Roof(f"{target.dma_engines} DMA engines", dma, "GB/s", moved / dma),
+    ]  # fmt: skip
+    return tuple(sorted(limits, key=lambda roof: -roof.least_ns))
+
+
 def roofline(profile: ProfileData) -> Roofline:
     """Return the least time of the same work by each limit of the chip.
 
@@ -127,12 +162,6 @@ def roofline(profile: ProfileData) -> Roofline:
     adjusted -= int(summary.get("adjusted_transpose_flops", 0))
     hbm = int(summary.get("hbm_read_bytes", 0)) + int(summary.get("hbm_write_bytes", 0))
     moved = int(summary.get("dma_transfer_total_bytes", 0))
-    peak, dma = target.tensor_peak_flops_per_ns, target.dma_bytes_per_ns_all_engines
-    roofs = [
-        Roof("Tensor engine, bfloat16", peak / 1000, "TFLOP/s", adjusted / peak),
-        Roof("device memory, one core", target.hbm_bytes_per_ns, "GB/s", hbm / target.hbm_bytes_per_ns),
-        Roof(f"{target.dma_engines} DMA engines", dma, "GB/s", moved / dma),
-    ]  # fmt: skip
     return Roofline(
         target=target.name,
         total_ns=profile.total_ns,
@@ -141,5 +170,5 @@ def roofline(profile: ProfileData) -> Roofline:
         hbm_bytes=hbm,
         intensity=flops / hbm if hbm else None,
         balance=balance(target),
-        roofs=tuple(sorted(roofs, key=lambda roof: -roof.least_ns)),
+        roofs=roofs(target, adjusted, hbm, moved),
     )
