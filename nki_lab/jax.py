@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nki_lab.frameworks.library import needs, operator_or_decorator
+from nki_lab.views.models.trace import ModelTrace
 
-__all__ = ["custom_op"]
+__all__ = ["custom_op", "trace_model"]
 
 
 def custom_op(
@@ -51,3 +52,31 @@ def custom_op(
         "vmap_method": vmap_method,
     }  # fmt: skip
     return operator_or_decorator(make_operator, name, kernel, options)
+
+
+def trace_model(
+    function: Callable[..., Any],
+    *arrays: Any,
+    target: Any = None,
+    backward: bool | Callable[[Any], Any] = False,
+    device_check: bool = False,
+) -> ModelTrace:
+    """Run a function with its NKI operators on the simulator, and return where its time goes: one row per operator.
+
+    The rows are those of the function's jaxpr, what it compiles and its loops from inside: an operator in a loop has
+    one row for all passes. An NKI operator has the modelled time of its program. The others are estimated by a
+    roofline of the chip and marked: products of matrices by the Tensor engine's peak of their dtype, everything by the
+    bytes it moves, each operator by itself, as if none were fused.
+
+    Args:
+        function: a function of arrays, or of trees of them.
+        arrays: what it is called with.
+        target: the chip; by default that of the session.
+        backward: also the gradients of all arguments: True for those of the sum of all results, or a function of what
+            the function returns that gives the loss.
+        device_check: raise an error where the official tools cannot run the function as it is; by default that is in
+            `findings` of what is returned.
+    """
+    with needs("jax"):
+        from nki_lab.frameworks.jax_trace import trace
+    return trace(function, arrays, target, backward, device_check)

@@ -6,8 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nki_lab.frameworks.library import needs, operator_or_decorator
+from nki_lab.views.models.trace import ModelTrace
 
-__all__ = ["custom_op"]
+__all__ = ["custom_op", "trace_model"]
 
 
 def custom_op(
@@ -58,3 +59,31 @@ def custom_op(
         "mutates": mutates, "types": types, "autocast": autocast,
     }  # fmt: skip
     return operator_or_decorator(make_operator, name, kernel, options)
+
+
+def trace_model(
+    model: Any,
+    *inputs: Any,
+    target: Any = None,
+    backward: bool | Callable[[Any], Any] = False,
+    device_check: bool = False,
+    **named: Any,
+) -> ModelTrace:
+    """Run a model with its NKI operators on the simulator, and return where its time goes: one row per operator.
+
+    An NKI operator has the modelled time of its program. The others are estimated by a roofline of the chip and
+    marked: products of matrices by the Tensor engine's peak of their dtype, everything by the bytes it moves, each
+    operator by itself, as if none were fused.
+
+    Args:
+        model: a module, a function of tensors, or an exported program (`torch.export`).
+        inputs: what it is called with; further names are passed on to the model, too.
+        target: the chip; by default that of the session.
+        backward: also run the backward: True for that of the sum of all results, or a function of what the model
+            returns that gives the loss.
+        device_check: raise an error where the official tools cannot run the model as it is; by default that is in
+            `findings` of what is returned.
+    """
+    with needs("torch"):
+        from nki_lab.frameworks.torch_trace import trace
+    return trace(model, inputs, named, target, backward, device_check)

@@ -41,7 +41,7 @@ BUDGETS = {
     "errors": 1_900,
     "exercises": 2_120,
     "explain": 990,
-    "frameworks": 3_600,
+    "frameworks": 4_400,
     "hardware": 3_500,
     "ir": 10_050,
     "isa": 11_750,

@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from nki_lab.dtypes import DType
+from nki_lab.ir.program.nodes import Kernel
+from nki_lab.ir.tensor.storage import Storage
 from nki_lab.runtime import Result
 
 TARGET = "AwsNeuronCustomNativeKernel"
@@ -47,8 +49,11 @@ def backend_config(result: Result) -> dict[str, Any]:
         "kernel_version": 1,
         "klir_binary": {
             "binary": BINARY,
-            "input_names": [*(s.name for s in kernel.inputs), *(s.name for s in _constants(result))],
-            "output_names": [tensor.storage.name for tensor in kernel.outputs],
+            "input_names": [
+                *(s.name for s in kernel.inputs),
+                *(s.name for s in _constants(result)),
+            ],
+            "output_names": [result.name for result in _results(kernel)],
         },
         "func_name": kernel.name,
         "grid": grid,
@@ -56,28 +61,35 @@ def backend_config(result: Result) -> dict[str, Any]:
     }
 
 
-def aliases(result: Result) -> dict[int, int]:
-    """Return which argument each result shares its memory with, for arguments that the kernel writes and returns."""
-    kernel = result.kernel
+def _results(kernel: Kernel) -> list[Storage]:
+    """Return the memory of each result; an argument that the kernel writes is one, whether it returns it or not."""
+    returned = [tensor.storage for tensor in kernel.outputs]
+    known = {storage.id for storage in returned}
+    written = kernel.written_inputs - known
+    return [*returned, *(storage for storage in kernel.inputs if storage.id in written)]
+
+
+def aliases(kernel: Kernel) -> dict[int, int]:
+    """Return which argument each result shares its memory with, for arguments that the kernel writes."""
     inputs = {storage.id: n for n, storage in enumerate(kernel.inputs)}
-    return {
-        n: inputs[tensor.storage.id]
-        for n, tensor in enumerate(kernel.outputs)
-        if tensor.storage.id in inputs
-    }
+    results = enumerate(_results(kernel))
+    return {n: inputs[storage.id] for n, storage in results if storage.id in inputs}
 
 
 def custom_call(result: Result) -> str:
     """Return the custom call of a kernel in HLO, and its backend_config as JSON."""
     kernel = result.kernel
-    operands = [(s.name, hlo_shape(s.dtype, s.shape)) for s in (*kernel.inputs, *_constants(result))]
+    operands = [
+        (s.name, hlo_shape(s.dtype, s.shape)) for s in (*kernel.inputs, *_constants(result))
+    ]
     made = [hlo_shape(tensor.dtype, tensor.shape) for tensor in kernel.outputs]
+    made += [hlo_shape(s.dtype, s.shape) for s in _results(kernel)[len(made) :]]
     shape = made[0] if len(made) == 1 else f"({', '.join(made)})"
     lines = []
     for n, (name, text) in enumerate(operands):
         given = f"parameter({n})" if n < len(kernel.inputs) else "constant({...})"
         lines.append(f"%{name} = {text} {given}")
-    shared = aliases(result)
+    shared = aliases(kernel)
     alias = ", ".join(
         f"{{{n if len(made) > 1 else ''}}}: ({argument}, {{}})" for n, argument in shared.items()
     )
@@ -96,6 +108,6 @@ def custom_call(result: Result) -> str:
     return "\n".join(lines)
 
 
-def _constants(result: Result) -> list[Any]:
+def _constants(result: Result) -> list[Storage]:
     """Return the constant tensors of a kernel, which are operands of the call, too."""
     return [s for s in result.kernel.storages if s.origin == "constant" and not s.on_chip]

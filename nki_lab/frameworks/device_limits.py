@@ -1,12 +1,11 @@
 """What the official tools cannot run of a model that the simulator runs: one definition for each limit.
 
-A limit is found while a model is traced, before a device is there. Results outside shared HBM need no limit: the
-compiler refuses them on the simulator, too.
+A limit is found while a model is traced, before a device is there. What the compiler refuses on the simulator, too, is
+no limit here: results outside shared HBM, and a kernel on another number of cores than NEURON_LOGICAL_NC_CONFIG says.
 """
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -18,9 +17,6 @@ from nki_lab.targets import Target
 from nki_lab.views.entries import remark_lines
 from nki_lab.views.models.trace import OperatorRow
 from nki_lab.views.run import Remark
-
-#: The variable that says how many cores a logical core of the runtime has.
-LNC = "NEURON_LOGICAL_NC_CONFIG"
 
 
 @dataclass(frozen=True)
@@ -54,6 +50,11 @@ CALLBACK = Limit(
     "compute it with operators of the framework, or make its kernel an operator with custom_op",
     "frameworks/jax/setup/jax-neuronx-known-issues.rst",
 )
+OPERATOR = Limit(
+    "operator",
+    "write it as a kernel and make it an operator: nki_lab.torch.custom_op",
+    "nki/guides/framework_custom_op.rst",
+)
 CONTROL = Limit(
     "control flow",
     "use jax.lax.scan, or a loop whose number of passes is known; jnp.where in place of cond",
@@ -86,7 +87,7 @@ DYNAMIC = Limit(
 CORES = Limit(
     "LNC",
     "launch every kernel of a model on as many cores as a logical core has: kernel[lnc]",
-    "nki/api/nki/__init__.py",
+    "compiler/error-codes/EVRF066.html",
 )
 
 _FINE_FLOAT8 = ("float8_e4m3", "float8_e5m2", "float8_e8m0fnu")
@@ -123,19 +124,17 @@ def beyond_int32(row: OperatorRow, integers: Iterable[np.ndarray]) -> list[Remar
 
 
 def beyond_cores(rows: Iterable[OperatorRow]) -> list[Remark]:
-    """Return the kernels that run on another number of cores than the runtime, or the first kernel, has."""
-    given = os.environ.get(LNC, "")
-    wanted = int(given) if given.isdigit() else 0
-    whose = f"{LNC} is {given}"
-    found = []
+    """Return the kernels that run on another number of cores than the first one."""
+    found, first, wanted = [], None, 0
     for row in rows:
         if not row.is_kernel:
             continue
         cores = 1 + len(row.run.compiled.others)
-        if not wanted:
-            wanted, whose = cores, f"%{row.number} {row.name} runs on {cores}"
+        if first is None:
+            first, wanted = row, cores
         elif cores != wanted:
-            found.append(CORES.broken(row, f"runs on {_cores(cores)}, and {whose}"))
+            what = f"runs on {_cores(cores)}, and %{first.number} {first.name} on {_cores(wanted)}"
+            found.append(CORES.broken(row, what))
     return found
 
 
@@ -151,4 +150,3 @@ def refuse(findings: Iterable[Remark]) -> None:
             text_of(["the official tools do not run this model as it is:", *told]),
             help="change these operators; without device_check=True they are the findings of the trace",
         )
-

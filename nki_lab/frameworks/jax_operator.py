@@ -122,6 +122,10 @@ class _Calls:
         def computed(*arrays: Any) -> tuple[np.ndarray, ...]:
             return operator.run(_put_back(form, [np.asarray(a) for a in arrays]))
 
+        computed.__name__ = (
+            operator.name
+        )  # by which the equations of a jaxpr tell whose callback it is
+
         def results_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
             named = zip(operator.names, _put_back(form, arrays), strict=True)
             specs = [_mapped(v, partial(_spec, name)) for name, v in named]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -134,21 +134,8 @@ class ModelTrace:
         """How the official tools would embed each kernel in the model's graph, each text once."""
         return text_of(custom_call_lines(self, None))
 
-    def show(self, *tabs: str) -> Any:
-        """Return the trace as an object that a notebook shows; tabs are "operators", "graph" and "calls"."""
-        from nki_lab.views.models.display import TraceDisplay
-
-        return TraceDisplay(self, tabs)
-
-    def save_html(self, path: Any) -> Any:
-        """Write the views to one page that opens without kernel and network, and return its path."""
-        return self.show().save_html(path)
-
     def __repr__(self) -> str:
         return text_of(operator_lines(self, None))
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
-        return self.show()._repr_mimebundle_(include, exclude)
 
 
 def heading(trace: ModelTrace) -> str:
@@ -158,16 +145,15 @@ def heading(trace: ModelTrace) -> str:
     parts = [(part, trace.of(part)) for part in (FORWARD, BACKWARD)]
     each = ", ".join(f"{part} {_us(sum(r.total_ns for r in rows))}" for part, rows in parts if rows)
     both = f" ({each})" if trace.of(BACKWARD) else ""
+    calls = sum(row.calls for row in trace.kernels)
     return (
-        f"{trace.name} on {trace.target}: {_us(trace.total_ns)} us{both}, {share} of it in"
-        f" {len(trace.kernels)} calls of NKI kernels"
+        f"{trace.name} on {trace.target}: {_us(trace.total_ns)} us{both}, {share} of it in {calls}"
+        f" call{'s' * (calls != 1)} of NKI kernels"
     )
 
 
 #: What the numbers are, said with every table.
-BASIS = (
-    "kernels: modelled time of their programs; others (~): estimated by a roofline, one after the other, unfused"
-)
+BASIS = "kernels: modelled time of their programs; others (~): estimated, the least time under a roofline, none fused"
 
 
 def row_cells(trace: ModelTrace, row: OperatorRow) -> dict[str, str]:
@@ -210,7 +196,9 @@ def graph_lines(trace: ModelTrace, limit: int | None) -> list[str]:
         sources = ", ".join(s if isinstance(s, str) else f"%{s}" for s in row.sources)
         where = f"  # {row.path}" if row.path else ""
         mark = "* " if row.is_kernel else "  "
-        lines.append(f"{mark}%{row.number} = {row.name}({sources}): {', '.join(row.outputs)}{where}")
+        lines.append(
+            f"{mark}%{row.number} = {row.name}({sources}): {', '.join(row.outputs)}{where}"
+        )
     return cut(lines, limit)
 
 
@@ -232,15 +220,5 @@ def custom_call_lines(trace: ModelTrace, limit: int | None) -> list[str]:
     return cut(lines, limit)
 
 
-def texts(trace: ModelTrace) -> dict[str, Callable[[int | None], Sequence[str]]]:
-    """Return what writes each view of a trace as text, by its name."""
-    return {
-        "operators": lambda limit: operator_lines(trace, limit),
-        "graph": lambda limit: graph_lines(trace, limit),
-        "calls": lambda limit: custom_call_lines(trace, limit),
-    }
-
-
 def _us(ns: float) -> str:
     return f"{ns / 1000:,.3f}"
-
