@@ -21,6 +21,7 @@ from nki_lab.frameworks.operator import (
     spec_of,
 )
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.runtime.arrays import check_dtype
 
 #: The functions that an operator keeps, one for each choice of constants; beyond that it begins anew.
 _KEPT = 64
@@ -93,6 +94,8 @@ class _Calls:
     def __call__(self, *values: Any) -> tuple[Any, ...]:
         arrays: list[Any] = []
         form = tuple(_taken_out(value, arrays) for value in values)
+        if not any(isinstance(a, jax.core.Tracer) for a in arrays):
+            return self._run(values)
         try:
             key = signature_of(form)
             function = self._functions.get(key)
@@ -103,6 +106,12 @@ class _Calls:
                 self._functions.clear()
             function = self._functions[key] = self._function(form)
         return self._applied(function, arrays)
+
+    def _run(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Run on arrays that have values."""
+        named = zip(self.operator.names, values, strict=True)
+        given = [_mapped(v, partial(_numpy, name)) for name, v in named]
+        return tuple(map(jax.numpy.array, self.operator.run(given)))
 
     def _applied(self, function: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
         try:
@@ -130,8 +139,6 @@ class _Calls:
             named = zip(operator.names, _put_back(form, arrays), strict=True)
             specs = [_mapped(v, partial(_spec, name)) for name, v in named]
             program = operator.program(specs)
-            if not any(isinstance(a, jax.core.Tracer) for a in arrays):
-                return tuple(map(jax.numpy.array, computed(*arrays)))
             shapes = tuple(jax.ShapeDtypeStruct(s.shape, s.dtype.np) for s in program.specs)
             results = jax.pure_callback(computed, shapes, *arrays, vmap_method=self._method)
             return tuple(results)
@@ -221,6 +228,12 @@ class _Calls:
                 help="return gradients of the shapes and dtypes of the arguments",
             )
         return grad
+
+
+def _numpy(name: str, array: Any) -> np.ndarray:
+    values = np.asarray(array)
+    check_dtype(name, values, "jax")
+    return values
 
 
 def _spec(name: str, array: Any) -> TensorSpec:

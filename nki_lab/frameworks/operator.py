@@ -460,7 +460,10 @@ def _leaves(value: Any) -> Iterable[Any]:
 
 
 def _own(array: np.ndarray, given: Sequence[np.ndarray]) -> np.ndarray:
-    shared = any(np.may_share_memory(array, other) for other in given)
+    if array.flags.owndata:  # so what shares its memory is itself, or a view of it
+        shared = any(other is array or other.base is array for other in given)
+    else:
+        shared = any(np.may_share_memory(array, other) for other in given)
     if shared or not array.flags.c_contiguous or not array.flags.writeable:
         return np.array(array, order="C")
     return array

@@ -29,6 +29,7 @@ try:
         hasattr(_C, "_AutoDispatchBelowAutograd")
         and hasattr(_C, "_after_autograd_keyset")
         and hasattr(_C, "_any_requires_grad")
+        and hasattr(_C._functorch, "peek_interpreter_stack")
         and hasattr(forward_ad, "_set_fwd_grad_enabled")
         and hasattr(forward_ad, "_current_level")
     )
@@ -59,6 +60,12 @@ class Gradients:
         self.no_grad, self.missing = no_grad, missing
         results = registered.operator.results
         self.results = results.names if results is not None else ()
+        names = registered.operator.names
+        places = {n: k for k, n in enumerate((*self.results, *names))}
+        self._saved = tuple(places[n] for n in derivative.save) if derivative is not None else ()
+        self._without = (
+            set() if derivative is None else set(registered.schema.tensors) - set(derivative.wrt)
+        )
 
     def refuse(self, what: str = "") -> NotModelled:
         """Return the error of a derivative that there is not."""
@@ -76,25 +83,32 @@ class Gradients:
 
     def check(self, values: Sequence[Any]) -> None:
         """Refuse gradients of arguments that the operator writes, or that the backward gives none for."""
-        if self.derivative is None:
+        if not self._without:
             return
         for name, value in zip(self.registered.operator.names, values, strict=True):
-            needed = [t for t in _tensors(value) if t.requires_grad]
-            if needed and name not in self.derivative.wrt:
+            if name in self._without and any(t.requires_grad for t in tensors_in(value)):
                 raise KernelArgument(
                     f"{self.registered.name}: argument `{name}` requires gradients, and the backward gives none for it",
                     help=f"pass {name}.detach(), or name it in wrt and have the backward return its gradient",
                 )
 
-    def saved(self, values: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-        """Return what the backward takes besides gradients."""
-        if self.derivative is None:
-            return []
-        known = dict(zip(self.results, results, strict=True))
-        known.update(zip(self.registered.operator.names, values, strict=True))
-        return [known[name] for name in self.derivative.save]
+    def keep(self, ctx: Any, values: Sequence[Any], results: Sequence[Any]) -> None:
+        """Keep what the backward takes besides gradients, and the shapes that these must have."""
+        if without := self._without_gradient(results):
+            ctx.mark_non_differentiable(*without)
+        known = (*results, *values)
+        saved, ctx.saved_lengths = _flat([known[place] for place in self._saved])
+        ctx.save_for_backward(*(v if isinstance(v, torch.Tensor) else None for v in saved))
+        ctx.constants = [None if isinstance(v, torch.Tensor) else v for v in saved]
+        ctx.shapes = [_shapes_of(v) for v in values]
 
-    def without(self, results: Sequence[Any]) -> list[Any]:
+    def of_saved(self, ctx: Any, grads: Sequence[Any]) -> list[Any]:
+        """Return a gradient for each parameter, from the gradients of the results and what was kept."""
+        pairs = zip(ctx.saved_tensors, ctx.constants, strict=True)
+        saved = _packed([c if t is None else t for t, c in pairs], ctx.saved_lengths)
+        return self.grads(grads, saved, ctx.shapes)
+
+    def _without_gradient(self, results: Sequence[Any]) -> list[Any]:
         """Return the results that have no gradient; refuse integers among the others."""
         none = []
         for name, result in zip(self.results, results, strict=False):
@@ -145,9 +159,13 @@ class Gradients:
         return grad
 
 
-def _tensors(value: Any) -> list[Any]:
-    values = value if isinstance(value, (list, tuple)) else (value,)
-    return [v for v in values if isinstance(v, torch.Tensor)]
+def tensors_in(value: Any) -> Sequence[Any]:
+    """Return the tensors of an argument."""
+    if isinstance(value, torch.Tensor):
+        return (value,)
+    if isinstance(value, (list, tuple)):
+        return [v for v in value if isinstance(v, torch.Tensor)]
+    return ()
 
 
 def _shapes(shapes: Any) -> list[Any]:
@@ -155,7 +173,7 @@ def _shapes(shapes: Any) -> list[Any]:
 
 
 def _shapes_of(value: Any) -> Any:
-    if isinstance(value, (list, tuple)) and _tensors(value):
+    if isinstance(value, (list, tuple)) and tensors_in(value):
         return [t.shape for t in value]
     return value.shape if isinstance(value, torch.Tensor) else None
 
@@ -188,35 +206,36 @@ def record_gradients(
 
     def refuse_tangents(values: Sequence[Any]) -> None:
         # Recorded in this way, forward mode would silently be zero.
-        if any(forward_ad.unpack_dual(t).tangent is not None for v in values for t in _tensors(v)):
+        if any(
+            forward_ad.unpack_dual(t).tangent is not None for v in values for t in tensors_in(v)
+        ):
             raise gradients.refuse("no forward-mode derivative")
 
     return refuse_tangents
 
 
-def _as_tuple(results: Any) -> tuple[Any, ...]:
-    return (
-        ()
-        if results is None
-        else tuple(results)
-        if isinstance(results, (tuple, list))
-        else (results,)
-    )
+def as_tuple(results: Any) -> tuple[Any, ...]:
+    """Return what an overload returned as a tuple of tensors."""
+    if results is None:
+        return ()
+    return tuple(results) if isinstance(results, (tuple, list)) else (results,)
 
 
 def _record_at_levels(gradients: Gradients) -> None:
     registered = gradients.registered
     overload, schema = registered.overload, registered.schema
 
-    def below(keyset: Any, values: Sequence[Any]) -> Any:
-        # A level below may differentiate, too: nested gradients would silently be zero without these modes.
-        with (
-            torch.enable_grad(),
-            forward_ad._set_fwd_grad_enabled(True),
-            _C._AutoDispatchBelowAutograd(),
-        ):
+    def plainly_below(keyset: Any, values: Sequence[Any]) -> Any:
+        with _C._AutoDispatchBelowAutograd():
             keys = keyset & _C._after_autograd_keyset
             return schema.call(overload.redispatch, keys, values=values)
+
+    def below(keyset: Any, values: Sequence[Any]) -> Any:
+        if _C._functorch.peek_interpreter_stack() is None and forward_ad._current_level < 0:
+            return plainly_below(keyset, values)
+        # A level below may differentiate, too: nested gradients would silently be zero without these modes.
+        with torch.enable_grad(), forward_ad._set_fwd_grad_enabled(True):
+            return plainly_below(keyset, values)
 
     # The function of one level: others would ask functorch to differentiate what lies below.
     class Recorded(_SingleLevelFunction):
@@ -224,19 +243,13 @@ def _record_at_levels(gradients: Gradients) -> None:
         def forward(ctx: Any, keyset: Any, lengths: Any, *flat: Any) -> Any:
             values = _packed(flat, lengths)
             out = below(keyset, values)
-            results = _as_tuple(out)
-            ctx.mark_non_differentiable(*gradients.without(results))
-            saved, ctx.saved_lengths = _flat(gradients.saved(values, results))
-            ctx.save_for_backward(*(v if isinstance(v, torch.Tensor) else None for v in saved))
-            ctx.constants = [None if isinstance(v, torch.Tensor) else v for v in saved]
-            ctx.shapes = [_shapes_of(v) for v in values]
+            results = as_tuple(out)
+            gradients.keep(ctx, values, results)
             return out if not isinstance(out, list) else tuple(out)
 
         @staticmethod
         def backward(ctx: Any, *grads: Any) -> Any:
-            pairs = zip(ctx.saved_tensors, ctx.constants, strict=True)
-            saved = _packed([c if t is None else t for t, c in pairs], ctx.saved_lengths)
-            each = gradients.grads(grads, saved, ctx.shapes)
+            each = gradients.of_saved(ctx, grads)
             flat: list[Any] = []
             for grad, shapes in zip(each, ctx.shapes, strict=True):
                 flat += (grad or [None] * len(shapes)) if isinstance(shapes, list) else [grad]
@@ -255,12 +268,9 @@ def _record_at_levels(gradients: Gradients) -> None:
 
     def autograd(keyset: Any, *args: Any, **kwargs: Any) -> Any:
         values = schema.values(args, kwargs)
-        registered.check_devices(values)
-        tensors = [t for value in values for t in _tensors(value)]
+        tensors = registered.check_devices(values)
         if not recorded(tensors):
-            with _C._AutoDispatchBelowAutograd():
-                keys = keyset & _C._after_autograd_keyset
-                return schema.call(overload.redispatch, keys, values=values)
+            return plainly_below(keyset, values)
         _refuse_writing(gradients)
         gradients.check(values)
         flat, lengths = _flat(values)
@@ -284,37 +294,35 @@ def _record_as_documented(gradients: Gradients) -> None:
 
     def setup(ctx: Any, inputs: Any, output: Any, keyword_only_inputs: Any = None) -> None:
         values = schema.values(inputs, keyword_only_inputs or {})
-        results = _as_tuple(output)
+        results = as_tuple(output)
         gradients.check(values)
-        ctx.mark_non_differentiable(*gradients.without(results))
-        saved, ctx.saved_lengths = _flat(gradients.saved(values, results))
-        ctx.save_for_backward(*(v if isinstance(v, torch.Tensor) else None for v in saved))
-        ctx.constants = [None if isinstance(v, torch.Tensor) else v for v in saved]
-        ctx.shapes = [_shapes_of(v) for v in values]
+        gradients.keep(ctx, values, results)
 
     def backward(ctx: Any, *grads: Any) -> Any:
-        pairs = zip(ctx.saved_tensors, ctx.constants, strict=True)
-        saved = _packed([c if t is None else t for t, c in pairs], ctx.saved_lengths)
-        return tuple(gradients.grads(grads, saved, ctx.shapes))
+        return tuple(gradients.of_saved(ctx, grads))
 
     torch.library.register_autograd(
         registered.name, backward, setup_context=setup, lib=registered.library
     )
 
 
-def _flat(values: Sequence[Any]) -> tuple[list[Any], list[int | None]]:
-    """Return values with lists of tensors written out, and the length of each that was a list."""
+def _flat(values: Sequence[Any]) -> tuple[list[Any], list[int | None] | None]:
+    """Return values with lists of tensors written out, and the length of each that was a list; None without lists."""
+    if not any(isinstance(value, (list, tuple)) for value in values):
+        return [*values], None
     flat: list[Any] = []
     lengths: list[int | None] = []
     for value in values:
-        is_list = isinstance(value, (list, tuple)) and bool(_tensors(value))
+        is_list = isinstance(value, (list, tuple)) and bool(tensors_in(value))
         flat += value if is_list else [value]
         lengths.append(len(value) if is_list else None)
     return flat, lengths
 
 
-def _packed(flat: Sequence[Any], lengths: Sequence[int | None]) -> list[Any]:
+def _packed(flat: Sequence[Any], lengths: Sequence[int | None] | None) -> list[Any]:
     """Undo `_flat`."""
+    if lengths is None:
+        return [*flat]
     left = iter(flat)
     return [
         next(left) if length is None else [next(left) for _ in range(length)] for length in lengths

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from nki_lab.frameworks.operator import (
     kernel_operator,
     spec_of,
 )
-from nki_lab.frameworks.torch_gradients import record_gradients
+from nki_lab.frameworks.torch_gradients import as_tuple, record_gradients, tensors_in
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.runtime.arrays import check_dtype, to_library, values_of_torch
 
@@ -185,14 +185,10 @@ class Schema:
 
     def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """Return a value for each parameter: PyTorch leaves out those that have their default."""
-        values = list(args)
-        if len(values) == len(self.types):
-            return values
-        for name, default in itertools.islice(
-            zip(self.types, self.defaults, strict=True), len(args), None
-        ):
-            values.append(kwargs.get(name, default))
-        return values
+        if not kwargs:
+            return [*args, *self.defaults[len(args) :]]
+        others = list(zip(self.types, self.defaults, strict=True))[len(args) :]
+        return [*args, *(kwargs.get(name, default) for name, default in others)]
 
     def call(self, function: Any, *first: Any, values: Sequence[Any]) -> Any:
         """Call an overload, or its `redispatch`, with a value for each parameter."""
@@ -279,7 +275,9 @@ class Registered:
         """Run the kernel on the simulator."""
         given = self.schema.values(args, kwargs)
         values = [
-            _mapped(v, partial(self._numpy, name))
+            self._numpy(name, v)
+            if isinstance(v, torch.Tensor)
+            else _mapped(v, partial(self._numpy, name))
             for name, v in zip(self.operator.names, given, strict=True)
         ]
         if self.operator.shapes is not None:
@@ -292,24 +290,24 @@ class Registered:
         check_dtype(name, array, "torch")
         return array
 
-    def check_devices(self, values: Iterable[Any]) -> None:
-        """Refuse tensors on different devices."""
+    def check_devices(self, values: Sequence[Any]) -> list[Any]:
+        """Return the tensors among the arguments; refuse tensors on different devices."""
         tensors = [t for v in values for t in tensors_in(v)]
-        if any(t.device != tensors[0].device for t in tensors[1:]):
+        if len({t.device for t in tensors}) > 1:
             each = [
                 f"`{name}` on {t.device}"
-                for name, v in zip(self.operator.names, values, strict=False)
+                for name, v in zip(self.operator.names, values, strict=True)
                 for t in tensors_in(v)
             ]
             raise KernelArgument(
                 f"{self.name}: its arguments are on different devices: {', '.join(each)}",
                 help="move them to one device: tensor.cpu()",
             )
+        return tensors
 
     def _on_device(self, *args: Any, **kwargs: Any) -> Any:
         values = self.schema.values(args, kwargs)
-        self.check_devices(values)
-        device = next(t.device for v in values for t in tensors_in(v))
+        device = self.check_devices(values)[0].device
         raise ToolchainError(
             f"{self.name}: its arguments are on {device}, and operators run on the simulator only",
             help="pass CPU tensors: tensor.cpu()",
@@ -331,8 +329,7 @@ class Registered:
     def _fake(self, *args: Any, **kwargs: Any) -> Any:
         """Return tensors without values, of the shapes and dtypes of the results."""
         values = self.schema.values(args, kwargs)
-        self.check_devices(values)
-        first = next((t for v in values for t in tensors_in(v)), None)
+        first = next(iter(self.check_devices(values)), None)
         if self.operator.shapes is not None:
             stated = [(shape, _torch_dtype(dtype)) for shape, dtype in self._stated(values)]
         else:
@@ -369,12 +366,12 @@ class Registered:
                 _mapped(_empty_first(v, d), lambda t: t.to("meta"))
                 for v, d in zip(values, dims, strict=True)
             ]
-            example = _as_tuple(self.schema.call(self.overload, values=meta))
+            example = as_tuple(self.schema.call(self.overload, values=meta))
             device = next(t.device for v in values for t in tensors_in(v))
             results = [torch.empty((0, *t.shape), dtype=t.dtype, device=device) for t in example]
         else:
             runs = [
-                _as_tuple(self.schema.call(self.overload, values=element(n)))
+                as_tuple(self.schema.call(self.overload, values=element(n)))
                 for n in range(info.batch_size)
             ]
             results = [torch.stack(each) for each in zip(*runs, strict=True)]
@@ -393,27 +390,6 @@ def _empty_first(value: Any, dim: Any) -> Any:
     if isinstance(value, (list, tuple)) and isinstance(dim, (list, tuple)):
         return [_empty_first(v, d) for v, d in zip(value, dim, strict=True)]
     return value if dim is None else value.sum(dim).to(value.dtype)
-
-
-def _as_tuple(results: Any) -> tuple[Any, ...]:
-    return (
-        ()
-        if results is None
-        else tuple(results)
-        if isinstance(results, (list, tuple))
-        else (results,)
-    )
-
-
-def tensors_in(value: Any) -> Sequence[Any]:
-    """Return the tensors of an argument."""
-    if isinstance(value, torch.Tensor):
-        return (value,)
-    return (
-        [v for v in value if isinstance(v, torch.Tensor)]
-        if isinstance(value, (list, tuple))
-        else ()
-    )
 
 
 def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:

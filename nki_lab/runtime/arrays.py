@@ -169,11 +169,11 @@ def _from_torch(name: str, tensor: Any) -> np.ndarray:
 def values_of_torch(name: str, tensor: Any) -> np.ndarray:
     """Return a tensor on the CPU as a NumPy array that shares its memory, and takes no part in its gradients."""
     tensor = tensor.detach()
-    known = _TORCH_ONLY.get(str(tensor.dtype))
-    if known is None:
-        try:
-            return tensor.numpy()
-        except (TypeError, RuntimeError) as error:  # sparse, quantized, lazily negated, ...
+    try:
+        return tensor.numpy()
+    except (TypeError, RuntimeError) as error:
+        known = _TORCH_ONLY.get(str(tensor.dtype))
+        if known is None:  # sparse, quantized, lazily negated, ...
             raise KernelArgument(
                 f"argument `{name}` is a torch tensor that NumPy cannot read: {error}",
                 help="pass a dense tensor of numbers: tensor.to_dense(), .dequantize() or .resolve_neg()",
@@ -192,15 +192,14 @@ def to_library(array: np.ndarray, library: str) -> Any:
     torch = sys.modules["torch"]
     if not array.flags.writeable or not array.flags.c_contiguous:
         array = np.array(array, order="C")
-    for name, (bits, dtype) in _TORCH_ONLY.items():
-        if array.dtype == dtype:
-            integer = np.int16 if bits == "int16" else np.uint8
-            return torch.from_numpy(array.view(integer)).view(
-                getattr(torch, name.partition(".")[2])
-            )
     try:
         return torch.from_numpy(array)
     except TypeError:
+        for name, (bits, dtype) in _TORCH_ONLY.items():
+            if array.dtype == dtype:
+                return torch.from_numpy(array.view(bits)).view(
+                    getattr(torch, name.partition(".")[2])
+                )
         raise KernelArgument(
             f"a result is {array.dtype}, which cannot become a tensor of PyTorch",
             help="pass NumPy arrays, such as tensor.numpy(), and results are NumPy arrays",

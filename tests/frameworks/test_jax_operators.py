@@ -10,6 +10,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
+from benchmarks.operator_speed import ALONE, jax_calls, measured
 from nki_lab.api import nki
 from nki_lab.errors import KernelArgument, NotModelled, RuleBroken, UninitializedRead
 from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
@@ -58,6 +59,11 @@ def test_arrays_of_jax_come_back():
     assert isinstance(rmsnorm(X, GAMMA)[0], jax.Array)
     out, rstd = jax.eval_shape(normed, X, GAMMA)
     assert (out.shape, rstd.shape, rstd.dtype) == ((5, 6), (5, 1), jnp.float32)
+
+
+def test_a_call_costs_little_above_the_compiled_kernel():
+    times = measured(jax_calls(), 0.3)
+    assert times["jax"] < 2.4 * times[ALONE]
 
 
 def test_derivatives_that_there_are_not_are_errors():

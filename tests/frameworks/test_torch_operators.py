@@ -11,6 +11,7 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
+from benchmarks.operator_speed import ALONE, measured, torch_calls
 from nki_lab import kernels
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
@@ -99,6 +100,12 @@ def test_tensors_without_values_have_shapes(x, gamma):
     assert (out.shape, rstd.shape, rstd.dtype) == (x.shape, (5, 1), torch.float32)
     with pytest.raises(KernelArgument, match="`x` on meta, `gamma` on cpu"):
         normed(x.to("meta"), gamma)
+
+
+def test_a_call_costs_little_above_the_compiled_kernel():
+    times = measured(torch_calls(), 0.3)
+    assert times["torch"] < 1.6 * times[ALONE]
+    assert times["torch, recorded for the backward"] < 1.9 * times[ALONE]
 
 
 def test_operators_go_to_other_processes():
