@@ -49,7 +49,7 @@ BUDGETS = {
     "language": 2_600,
     "magics": 3_050,
     "migration": 5_600,
-    "profiler": 7_350,
+    "profiler": 8_700,
     "runtime": 4_600,
     "server": 450,
     "session": 1_300,

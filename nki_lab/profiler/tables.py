@@ -279,7 +279,7 @@ class Tables:
     @property
     def span_ns(self) -> tuple[int, int]:
         """Start and end of the run in ns: from its metadata where that tells them, else 0 and the last event's end."""
-        if "Metadata" in self._given:
+        if "Metadata" in self.supplied:
             about: Mapping[str, Any] = next(self.records("Metadata"), {})
             first, last = about.get("first_hw_timestamp"), about.get("last_hw_timestamp")
             if first is not None and last is not None:
@@ -294,7 +294,7 @@ class Tables:
         """The cores of the run: 0, and 1 where it used both cores of a logical core, of which a span may hold one."""
         numbers = [self.numbers(t, "pcore_idx") for t in ("Instruction", TRANSFERS)]
         cores = set(np.unique(np.concatenate(numbers)).tolist())
-        if "Metadata" in self._given:
+        if "Metadata" in self.supplied:
             about: Mapping[str, Any] = next(self.records("Metadata"), {})
             if about.get("vnc_enabled"):
                 cores |= set(range(about.get("num_physical_cores") or 1))

@@ -198,10 +198,14 @@ def _rates(profile: ProfileData) -> list[str]:
             f"{_size(summary['dma_transfer_average_bytes'])}; "
             f"{rate:.1f} of {limit:g} B/ns while busy"
         )
-    if summary.get("hbm_read_bytes", 0) + summary.get("hbm_write_bytes", 0):
+    hbm = {
+        way: summary.get(f"hbm_{name}_bytes")
+        for name, way in (("read", "read"), ("write", "written"))
+    }
+    if any(hbm.values()):
+        sizes = [f"{_size(moved)} {way}" for way, moved in hbm.items() if moved is not None]
         lines.append(
-            f"HBM          {_size(summary.get('hbm_read_bytes', 0))} read, "
-            f"{_size(summary.get('hbm_write_bytes', 0))} written"
+            f"HBM          {', '.join(sizes)}"
             + _note(summary, "mbu_estimated_percent", "; {} of one stack (MBU)", percent)
         )
     flops = summary.get("hardware_flops", 0) - summary.get("transpose_flops", 0)
@@ -221,19 +225,20 @@ def _note(summary: dict[str, Any], field: str, text: str, write: Callable[[float
 
 def sbuf_peak_bytes(profile: ProfileData) -> int | None:
     """Return the most bytes of a partition of SBUF in use at the same time; None where it is not known."""
-    if not profile.count("SbufUsage"):
+    names = [f"partition_{p}_util_percent" for p in (0, 32, 64, 96)]
+    if all(profile.column("SbufUsage", name) is None for name in names):
         return None
-    probes = [profile.numbers("SbufUsage", f"partition_{p}_util_percent") for p in (0, 32, 64, 96)]
+    probes = [profile.numbers("SbufUsage", name) for name in names]
     peak = max(float(probe.max()) for probe in probes)
     return round(peak * profile.target.sbuf_bytes_per_partition)
 
 
 def psum_peak_banks(profile: ProfileData) -> int | None:
     """Return the most banks of PSUM in use at the same time; None where it is not known."""
-    if not profile.count("PsumUsage"):
+    names = [f"bank_{b}_util_percent" for b in range(profile.target.psum_banks)]
+    if all(profile.column("PsumUsage", name) is None for name in names):
         return None
-    count = profile.target.psum_banks
-    banks = [profile.numbers("PsumUsage", f"bank_{b}_util_percent") for b in range(count)]
+    banks = [profile.numbers("PsumUsage", name) for name in names]
     return int(np.count_nonzero(np.stack(banks), axis=0).max())
 
 

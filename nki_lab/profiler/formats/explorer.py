@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, to_list
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.explorer_files import CATEGORY, ExplorerFiles
+from nki_lab.profiler.formats.imported import chip_of
 from nki_lab.profiler.formats.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.formats.reading import check_texts, reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
@@ -32,7 +32,7 @@ from nki_lab.profiler.span import (
     end_codes,
     refuse_more,
 )
-from nki_lab.targets import Target, get_target, target_of
+from nki_lab.targets import Target
 
 
 def load_explorer_folder(
@@ -53,7 +53,7 @@ def load_explorer_folder(
     counts = {name: files.rows(name) for name in EVENTS if name in files.tables}
     about: Mapping[str, Any] = _table(files, "Metadata") if "Metadata" in files.tables else {}
     with reading(f"{path.name} is not a readable profile"):
-        chip = _chip(path, about) if target is None else get_target(target)
+        chip = chip_of(path.name, _first(about, "instance_type"), target)
         if span is None:
             refuse_more(sum(counts.values()), path.name)
             rows: dict[str, np.ndarray | None] = {}
@@ -89,16 +89,6 @@ def _with_messages(
     count = max(map(len, rows.values()), default=0)
     added = {"message": messages, "category": [CATEGORY] * len(messages)}
     return {name: rows.get(name, [None] * count) + texts for name, texts in added.items()}
-
-
-def _chip(path: Path, about: Mapping[str, Any]) -> Target:
-    instance = _first(about, "instance_type")
-    if not instance:
-        raise BadFile(
-            f"{path.name} does not say which chip it is of",
-            help="name it: Profile.load(path, target='trn2'), or --target trn2",
-        )
-    return target_of(instance.partition(".")[0].removesuffix("n"))
 
 
 def _first(table: Mapping[str, Any], column: str) -> Any:

@@ -11,6 +11,7 @@ have, is left out, and a row of the table Warning names it.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -59,7 +60,7 @@ KEYS: dict[str, tuple[str, ...]] = {
 
 def is_explorer_folder(path: Path) -> bool:
     """Tell whether a path leads to a folder of tables as Neuron Explorer writes them."""
-    return any((path / f"Instruction{part}.parquet").is_file() for part in ("", "_0"))
+    return any(os.path.isfile(path / f"Instruction{part}.parquet") for part in ("", "_0"))
 
 
 @dataclass(frozen=True)

@@ -224,23 +224,24 @@ def blocks(data: bytes, start: int = 0) -> Iterator[tuple[int, int, int]]:
     """
     at = start
     while at < len(data):
-        tag, at = _read_varint(data, at)
+        tag, at = read_varint(data, at)
         kind = tag & 7
         if kind == _BYTES:
-            length, at = _read_varint(data, at)
+            length, at = read_varint(data, at)
             if at + length > len(data):
                 raise ValueError("a message is cut off")
             yield tag >> 3, at, at + length
             at += length
         elif kind == _VARINT:
-            at = _read_varint(data, at)[1]
+            at = read_varint(data, at)[1]
         elif kind in (_FIXED64, _FIXED32):
             at += 8 if kind == _FIXED64 else 4
         else:
             raise ValueError("no message")
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
+    """Return an integer that `varint` wrote, and where the data goes on. Raises ValueError where it is cut off."""
     value = shift = 0
     while True:
         if at >= len(data) or shift > 63:

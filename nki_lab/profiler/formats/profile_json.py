@@ -20,7 +20,13 @@ import numpy as np
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings, known, to_list
 from nki_lab.profiler.data import ProfileData
-from nki_lab.profiler.formats.reading import check_texts, read_document, reading, write_whole
+from nki_lab.profiler.formats.reading import (
+    beginning_of,
+    check_texts,
+    read_document,
+    reading,
+    write_whole,
+)
 from nki_lab.profiler.packets import Deals
 from nki_lab.profiler.schema import SCHEMA_VERSION, TRANSFERS
 from nki_lab.targets import target_data, target_of
@@ -60,6 +66,11 @@ def save(profile: ProfileData, path: str | Path) -> Path:
     return path
 
 
+def is_document(path: Path) -> bool:
+    """Tell whether a file begins like a document that `save` wrote."""
+    return HEAD.match(beginning_of(path)) is not None
+
+
 def load(path: str | Path) -> ProfileData:
     """Read a profile that `save` wrote. Raises BadFile with one sentence when it cannot."""
     path = Path(path)
@@ -74,7 +85,7 @@ def check_head(beginning: str, source: str) -> None:
     if head is None:
         raise BadFile(
             f"{source} is not a profile saved by nki_lab",
-            help="nki_lab also reads the folder of Parquet tables that neuron-explorer view writes",
+            help="nki_lab also reads what neuron-explorer view writes: Parquet, JSON, summary-json and Perfetto",
         )
     if int(head[1]) > FORMAT_VERSION:
         raise BadFile(

@@ -6,6 +6,7 @@ import json
 import re
 import secrets
 import stat
+import struct
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -112,8 +113,8 @@ def write_whole(path: Path, content: str | Iterable[str | bytes]) -> None:
 
 
 @contextmanager
-def reading(complaint: str) -> Iterator[None]:
-    """Turn whatever goes wrong while a document is read into BadFile: `complaint`, and what is wrong."""
+def reading(complaint: str, help: str = WRITTEN_BY) -> Iterator[None]:
+    """Turn whatever goes wrong while a document is read into BadFile: `complaint`, what is wrong, and what to do."""
     try:
         yield
         return
@@ -132,7 +133,8 @@ def reading(complaint: str) -> Iterator[None]:
         AssertionError,
         ValueError,
         OverflowError,
+        struct.error,
         zlib.error,
     ):
         problem = "a part of it is missing or of the wrong type"
-    raise BadFile(f"{complaint}: {problem}", help=WRITTEN_BY)
+    raise BadFile(f"{complaint}: {problem}", help=help)
