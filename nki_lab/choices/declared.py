@@ -268,6 +268,22 @@ PROGRESS = Choice(
     default="user",
     env="NKI_LAB_PROGRESS",
 )
+NEURON_PYTHON = Choice(
+    "neuron_python",
+    "FILE",
+    "Python interpreter that has the Neuron packages; by default the one that runs nki_lab.",
+    default="",
+    env="NKI_LAB_NEURON_PYTHON",
+    acts=RUN,
+)
+RUNNER_PYTHON = Choice(
+    "runner_python",
+    "FILE",
+    "Python interpreter that has nrtpy or spike, which cannot be installed beside nki.",
+    default="",
+    env="NKI_LAB_RUNNER_PYTHON",
+    acts=RUN,
+)
 # What only code chooses.
 Choice("record", "", "Keep the program after each pass.", read=None, default=True, acts=COMPILE)
 _HELP = "Shape of the launch grid, `(2,)` for `kernel[2]`; `()` for a kernel called without one."

@@ -18,6 +18,7 @@ import numpy as np
 from nki_lab import __version__
 from nki_lab.choices import Choices
 from nki_lab.errors import NkiError
+from nki_lab.hardware.probe import probe
 from nki_lab.source import text_of
 
 _DISTRIBUTION = "nki-lab"
@@ -72,13 +73,13 @@ class Examination:
 
 
 def examine(extra: tuple[Check, ...] = ()) -> Examination:
-    """Examine Python, packages, the JupyterLab extension, the target and the simulator.
+    """Examine Python, packages, the JupyterLab extension, the target, the simulator, and what there is of a device.
 
     Args:
         extra: what only the caller can see, such as the kind of IPython kernel.
     """
     checks = [_python(), *_packages(), *extra, _extension(), _official(), _target(), _simulator()]
-    return Examination(tuple(checks))
+    return Examination((*checks, *_device()))
 
 
 def install_command(requirement: str) -> str:
@@ -176,6 +177,22 @@ def _simulator() -> Check:
     if not right_values or time_ns <= 0:
         return Check("simulator", False, "a small kernel gives wrong values", "please report this")
     return Check("simulator", True, f"a small kernel gives the right values ({time_ns:,} ns)")
+
+
+def _device() -> Iterator[Check]:
+    """Look for a device and what runs kernels on it: most machines have none, so nothing of it is a failure."""
+    try:
+        report = probe()
+    except NkiError as error:
+        yield Check("device", None, error.message, error.help)
+        return
+    help = (
+        "" if report.is_usable else "kernels run on the simulator; --backend neuron needs a device"
+    )
+    names = ", ".join(f"{report.chip or 'device'} {device.number}" for device in report.devices)
+    yield Check("device", True if report.is_usable else None, names or "none was found", help)
+    for rung in report.rungs:
+        yield Check(f"- {rung.name}", True if rung.found else None, rung.text, rung.help)
 
 
 def _sum(a: Any, b: Any) -> Any:
