@@ -272,7 +272,6 @@ NEURON_PYTHON = Choice(
     "neuron_python",
     "FILE",
     "Python interpreter that has the Neuron packages; by default the one that runs nki_lab.",
-    default="",
     env="NKI_LAB_NEURON_PYTHON",
     acts=RUN,
 )
@@ -280,7 +279,6 @@ RUNNER_PYTHON = Choice(
     "runner_python",
     "FILE",
     "Python interpreter that has nrtpy or spike, which cannot be installed beside nki.",
-    default="",
     env="NKI_LAB_RUNNER_PYTHON",
     acts=RUN,
 )

@@ -375,8 +375,8 @@ def _read(path: Path) -> str:
 # -- packages --------------------------------------------------------------------------------------------------------
 
 
-def _packages(python: str) -> Packages:
-    """Ask an interpreter what it has; "" is the one that runs this."""
+def _packages(python: str | None) -> Packages:
+    """Ask an interpreter what it has; None is the one that runs this."""
     python = python or sys.executable
     answer = output_of([python, "-c", _ASK, *DISTRIBUTIONS])
     try:
