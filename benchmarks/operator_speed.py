@@ -5,6 +5,7 @@ python -m benchmarks.operator_speed            # a table for PyTorch, and one fo
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 
@@ -73,14 +74,33 @@ def measured(calls: dict[str, Callable[[], object]], seconds: float) -> dict[str
     return {name: 1e6 * t for name, t in zip(calls, times, strict=True)}
 
 
+def python_calls(call: Callable[[], object]) -> int:
+    """Return how many functions a call calls from Python, which is the same on a busy machine."""
+    for _ in range(3):
+        call()
+    count = 0
+
+    def counted(frame: object, event: str, argument: object) -> None:
+        nonlocal count
+        count += event in ("call", "c_call")
+
+    sys.setprofile(counted)
+    try:
+        call()
+    finally:
+        sys.setprofile(None)
+    return count
+
+
 def main() -> None:
     """Print both tables."""
-    print(f"{'call':<36}{'time':>12}{'above':>12}{'ratio':>8}")
+    print(f"{'call':<36}{'time':>12}{'above':>12}{'ratio':>8}{'functions':>12}")
     for calls in (torch_calls(), jax_calls()):
         times = measured(calls, 3.0)
         alone = times[ALONE]
         for name, each in times.items():
-            print(f"{name:<36}{each:>9.1f} us{each - alone:>9.1f} us{each / alone:>8.2f}")
+            print(f"{name:<36}{each:>9.1f} us{each - alone:>9.1f} us{each / alone:>8.2f}"
+                  f"{python_calls(calls[name]):>12}")  # fmt: skip
 
 
 if __name__ == "__main__":

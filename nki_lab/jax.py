@@ -41,8 +41,8 @@ def custom_op(
             takes, where it takes no gradient of them.
         wrt: names of the arguments that `backward` returns gradients for, in order; by default all that have no
             default.
-        results: number of results, their names, or the class of a NamedTuple; by default what the kernel's return
-            statement says.
+        results: number of results, the class of a NamedTuple, or their names in the form that the kernel returns, such
+            as {"out": "out"}; by default what the kernel's return statement says.
         vmap_method: how jax.vmap calls the kernel, as for `jax.pure_callback`; "sequential" calls it for each element.
     """
     with needs("jax"):

@@ -45,8 +45,8 @@ def custom_op(
         wrt: names of the arguments that `backward` returns gradients for, in order; by default all tensors.
         shapes: (arguments) -> for each result a tensor of its shape and dtype, or (shape, dtype). It is needed for
             dynamic shapes only: otherwise the kernel is compiled for the shapes.
-        results: number of results, their names, or the class of a NamedTuple; by default what the kernel's return
-            statement says.
+        results: number of results, the class of a NamedTuple, or their names in the form that the kernel returns, such
+            as {"out": "out"}; by default what the kernel's return statement says.
         mutates: names of the arguments that the kernel writes.
         types: type of an argument that has neither annotation nor default: float, int, bool, str, `list[int]`,
             `list[torch.Tensor]`, or a word of PyTorch's schemas. All others are tensors.

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nki_lab.errors import CheckFailed, KernelArgument, NkiError, UnknownOption, close_matches
+from nki_lab.frameworks.results import leaves_of
 from nki_lab.runtime.arrays import library_of, to_numpy
 from nki_lab.source import headline
 
@@ -110,11 +111,10 @@ class Case:
             arguments = list(self.arguments)
             for place, tensor in zip(self.places, tensors, strict=True):
                 arguments[place] = tensor
-            results = of(*arguments)
-            results = tuple(results) if isinstance(results, (tuple, list)) else (results,)
-            if self.kept is None or len(results) == len(self.kept):
-                return results
-            return tuple(results[n] for n in self.kept)
+            results = tuple(leaves_of(of(*arguments)))
+            if self.kept is not None and len(results) != len(self.kept):
+                results = tuple(results[n] for n in self.kept)
+            return tuple(r for r in results if library_of(r))
 
         return call
 

@@ -45,7 +45,6 @@ class JaxOperator(Operator):
             backward = _Calls(reverse, None, None, options, "no second derivative")
         super().__init__(operator, derivative, backward, no_grad, (make_operator, again))
         self._calls = _Calls(operator, derivative, backward, options)
-        self._make = operator.results.make
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operator; inside another kernel, run the kernel itself."""
@@ -53,7 +52,8 @@ class JaxOperator(Operator):
             return self.kernel(*args, **kwargs)
         operator = self._calls.operator
         bound = bind_arguments(operator.kernel.source, args, kwargs)
-        return self._make(self._calls(*bound.values()))
+        results = self._calls(*bound.values())
+        return self._made(results) if self._constants else self._make(results)
 
 
 def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> JaxOperator:
@@ -190,11 +190,12 @@ class _Calls:
             )
         assert self.operator.results is not None
         names = self.operator.results.names
-        of = [
-            _given(g, r)
-            for n, g, r in zip(names, grads, results, strict=True)
-            if n in self.derivative.of
-        ]
+        triples = zip(names, grads, results, strict=True)
+        given = [(n, g, r) for n, g, r in triples if n in self.derivative.of]
+        for name, _, result in given:
+            if not _has_gradient(result):
+                raise self.operator.no_gradient_of(name, result)
+        of = [_given(g, r) for _, g, r in given]
         known = {
             **dict(zip(names, results, strict=True)),
             **dict(zip(self.operator.names, values, strict=True)),

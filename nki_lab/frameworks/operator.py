@@ -6,12 +6,11 @@ chosen (target, capacity, ...). What the kernel reads from globals stays as it w
 
 from __future__ import annotations
 
-import ast
 import inspect
 import re
 import sys
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,8 +19,9 @@ import numpy as np
 from nki_lab.autodiff import backward
 from nki_lab.choices import Choices, inside
 from nki_lab.compiler.trace import TensorSpec, no_such_dtype
-from nki_lab.dtypes import dtype_of, int64
+from nki_lab.dtypes import bool_, dtype_of, int64
 from nki_lab.errors import KernelArgument, close_matches
+from nki_lab.frameworks.results import Results, keys_in, leaves_of, numbered, results_of
 from nki_lab.ir.program.nodes import OutputRef
 from nki_lab.runtime import CompiledFunction, KernelFunction, as_kernel
 from nki_lab.runtime.recording import warn_of
@@ -36,104 +36,18 @@ AUTO = "auto"
 NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
 
 
-class Results(NamedTuple):
-    """What a kernel returns.
-
-    Attributes:
-        names: of its tensors, in order.
-        make: puts a tuple of them into the form that the kernel returns.
-    """
-
-    names: tuple[str, ...]
-    make: Callable[[tuple[Any, ...]], Any]
-
-
-def _single(results: tuple[Any, ...]) -> Any:
-    return results[0]
-
-
-def _nothing(results: tuple[Any, ...]) -> None:
-    return None
-
-
-def numbered(count: int) -> tuple[str, ...]:
-    """Return the names of results that have none of their own."""
-    return tuple(f"out{n}" for n in range(count))
-
-
-def results_of(kernel: KernelFunction, given: Any) -> Results:
-    """Return what a kernel returns: `given`, or what its return statements say.
-
-    Args:
-        kernel: the kernel.
-        given: a number of results, their names, or the class of a NamedTuple; None to read the statements.
-    """
-    if given is None:
-        return _written_results(kernel)
-    if hasattr(given, "_fields"):
-        return Results(given._fields, given._make)
-    names = numbered(given) if isinstance(given, int) else tuple(given)
-    if not names:
-        return Results((), _nothing)
-    return Results(names, tuple if len(names) > 1 else _single)
-
-
-def _written_results(kernel: KernelFunction) -> Results:
-    tree = ast.parse(kernel.source.text) if kernel.source.text else ast.Module([], [])
-    statements = [s for s in _statements(getattr(tree.body[0], "body", ())) if s.value is not None]
-    forms = [_form(statement.value, kernel) for statement in statements if statement.value]
-    if not forms:
-        return Results((), _nothing)
-    if any(len(f.names) != len(forms[0].names) or f.make is not forms[0].make for f in forms):
-        raise KernelArgument(
-            f"the return statements of `{kernel.__name__}` return different numbers of results",
-            stack=(kernel.source.place,),
-            help="say how many an operator returns: results=2, or results=('out', 'lse')",
-        )
-    same = all(form.names == forms[0].names for form in forms)
-    return forms[0] if same else Results(numbered(len(forms[0].names)), forms[0].make)
-
-
-def _statements(body: Iterable[ast.stmt]) -> list[ast.Return]:
-    """Return the return statements of a function, without those of functions inside it."""
-    found: list[ast.Return] = []
-    for node in body:
-        if isinstance(node, ast.Return):
-            found.append(node)
-        elif not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
-            inner = [
-                n
-                for n in ast.iter_child_nodes(node)
-                if isinstance(n, (ast.stmt, ast.ExceptHandler, ast.match_case))
-            ]
-            found += _statements(inner)  # type: ignore[arg-type]
-    return found
-
-
-def _form(value: ast.expr, kernel: KernelFunction) -> Results:
-    if isinstance(value, (ast.Tuple, ast.List)):
-        named = all(isinstance(e, ast.Name) for e in value.elts)
-        names = tuple(e.id for e in value.elts if isinstance(e, ast.Name))
-        distinct = named and len(set(names)) == len(names)
-        make: Any = tuple if isinstance(value, ast.Tuple) else list
-        return Results(names if distinct else numbered(len(value.elts)), make)
-    if isinstance(value, ast.Call) and isinstance(value.func, ast.Name):
-        made: Any = kernel.source.scope.get(value.func.id)
-        if hasattr(made, "_fields"):
-            return Results(made._fields, made._make)
-    return Results((value.id,) if isinstance(value, ast.Name) else numbered(1), _single)
-
-
 class Program(NamedTuple):
     """A kernel that was compiled for one signature.
 
     Attributes:
         function: runs it.
-        specs: shape and dtype of each result.
+        specs: shape and dtype of each result; of a result that is no tensor, those of what stands for it.
+        constants: what is no tensor among the results, by its place among them.
     """
 
     function: CompiledFunction
     specs: tuple[TensorSpec, ...]
+    constants: Mapping[int, Any]
 
 
 @dataclass(eq=False)
@@ -144,6 +58,8 @@ class KernelOperator:
         name: such as "lab::rmsnorm".
         kernel: the kernel.
         results: what it returns; None where any number of tensors will do.
+        constants: what programs have returned that is no tensor. In frameworks a tensor without elements stands for it,
+            whose shape [0, n] says which of these it is.
         mutates: names of the arguments that it writes.
         shapes: computes the shapes and dtypes of the results from the arguments; None to compile for them.
     """
@@ -155,6 +71,7 @@ class KernelOperator:
     shapes: Callable[..., Any] | None = None
 
     def __post_init__(self) -> None:
+        self.constants: list[Any] = []
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._numbers: dict[Choices, int] = {}
         self._latest: tuple[Choices | None, int] = (None, -1)
@@ -222,24 +139,47 @@ class KernelOperator:
                 f"the kernel writes its argument `{hidden[0]}`, and frameworks take operators for pure functions",
                 f"say so, mutates={hidden[0]!r}; or have the kernel return a new tensor",
             )
-        flat = kernel.result
-        flat = () if flat is None else flat if isinstance(flat, (tuple, list)) else (flat,)
-        for n, leaf in enumerate(flat):
-            if not isinstance(leaf, OutputRef):
-                raise self._refuse(
-                    f"result {n} of the kernel is {leaf!r}; an operator returns tensors",
-                    "leave it out of what the kernel returns",
-                )
-        if self.results is not None and len(flat) != len(self.results.names):
+        flat = () if kernel.result is None else tuple(leaves_of(kernel.result))
+        self._check_results(kernel.result, flat)
+        constants = {n: leaf for n, leaf in enumerate(flat) if not isinstance(leaf, OutputRef)}
+        if constants and self.results is None:
+            n, leaf = next(iter(constants.items()))
             raise self._refuse(
-                f"the kernel returns {len(flat)} results, and the operator was made for {len(self.results.names)}",
-                f"make it with results={len(flat)}",
+                f"result {n} of the kernel is {leaf!r}, and a backward returns tensors",
+                "leave it out of what the kernel returns",
             )
         specs = tuple(
-            TensorSpec(kernel.outputs[ref.index].shape, kernel.outputs[ref.index].dtype)
-            for ref in flat
+            TensorSpec(kernel.outputs[leaf.index].shape, kernel.outputs[leaf.index].dtype)
+            if isinstance(leaf, OutputRef)
+            else TensorSpec((0, self._number_of(leaf)), bool_)
+            for leaf in flat
         )
-        return Program(function, specs)
+        return Program(function, specs, constants)
+
+    def _check_results(self, result: Any, flat: Sequence[Any]) -> None:
+        """Refuse a kernel that returns results in another form than the operator was made for."""
+        if self.results is None:
+            return
+        count = len(self.results.names)
+        if len(flat) != count:
+            raise self._refuse(
+                f"the kernel returns {len(flat)} results, and the operator was made for {count}",
+                f"make it with results={len(flat)}",
+            )
+        if keys_in(result) != keys_in(self.results.form):
+            names = iter(numbered(len(flat)))
+            raise self._refuse(
+                "the kernel returns a dict that its return statement does not show",
+                f"make it with results={_with_names(result, names)!r}",
+            )
+
+    def _number_of(self, constant: Any) -> int:
+        """Return the place of a value among those that are no tensors."""
+        for n, known in enumerate(self.constants):
+            if type(known) is type(constant) and repr(known) == repr(constant):
+                return n
+        self.constants.append(constant)
+        return len(self.constants) - 1
 
     def _function(self, choices: Choices, values: Sequence[Any]) -> CompiledFunction:
         call = self.call(values)
@@ -257,16 +197,37 @@ class KernelOperator:
     def run(self, values: Sequence[Any]) -> tuple[np.ndarray, ...]:
         """Run the kernel on NumPy arrays, and return its results; none of them shares memory with an argument."""
         given = self._arrays(values)
-        result = self.program(values).function.launch_arrays(given)
+        program = self.program(values)
+        result = program.function.launch_arrays(given)
         warn_of(result)
         value = result.value
-        flat = () if value is None else value if isinstance(value, (tuple, list)) else (value,)
-        return tuple(_own(array, given) for array in flat)
+        if isinstance(value, np.ndarray):
+            return (_own(value, given),)
+        flat = () if value is None else tuple(leaves_of(value))
+        return tuple(
+            np.zeros(program.specs[n].shape, np.bool_)
+            if n in program.constants
+            else _own(leaf, given)
+            for n, leaf in enumerate(flat)
+        )
+
+    def no_gradient_of(self, name: str, result: Any) -> KernelArgument:
+        """Return the error of a result of which a backward would be given the gradient, and that has none."""
+        constant = _constant(result, self.constants)
+        what = result.dtype if constant is result else repr(constant)
+        return self._refuse(
+            f"result `{name}` is {what}, which has no gradient", f"say so: no_grad=({name!r},)"
+        )
 
     # -- names ---------------------------------------------------------------------------------------------------
 
     def check_shapes(self, stated: Sequence[tuple[Any, Any]], program: Program) -> None:
         """Refuse `shapes` that states other shapes or dtypes than the program has."""
+        for n, constant in program.constants.items():
+            raise self._refuse(
+                f"result {n} of the kernel is {constant!r}, and shapes gives shapes of tensors only",
+                "leave it out of what the kernel returns, or leave out shapes where sizes are fixed",
+            )
         for n, ((shape, dtype), spec) in enumerate(zip(stated, program.specs, strict=False)):
             if (tuple(shape), dtype) != (tuple(spec.shape), spec.dtype):
                 raise self._refuse(
@@ -303,11 +264,13 @@ class ReverseOperator(KernelOperator):
             made = backward(self.kernel, *call.args, wrt=self.wrt, **call.kwargs)
         tensors = self._arrays(values)
         assert self.forward.results is not None
-        names = [self.forward.results.names[n] for n in made.results]
+        constants = self.forward.program(given).constants
+        tensors_of = [n for k, n in enumerate(self.forward.results.names) if k not in constants]
+        names = [tensors_of[n] for n in made.results]
         if names != [*self.of]:
             raise self._refuse(
                 f"the results of floats are {', '.join(names)}, and gradients are given of {', '.join(self.of)}",
-                "name integers, and nothing else, in no_grad",
+                "name integers and what is no tensor, and nothing else, in no_grad",
             )
         return made.compile_with(choices, tuple(tensors), {})
 
@@ -362,12 +325,14 @@ def derivative_of(
         tensors: names of the parameters that are tensors.
     """
     assert operator.results is not None
-    results = operator.results.names
-    _check_names(operator, "no_grad", no_grad or (), results, "results")
+    _check_names(operator, "no_grad", no_grad or (), operator.results.names, "results")
+    constants = operator.results.constants
+    no_grad = None if no_grad is None else tuple(dict.fromkeys((*no_grad, *constants)))
+    results = tuple(n for n in operator.results.names if n not in constants)
     wrt = tuple(n for n in tensors if n not in operator.mutates) if wrt is None else tuple(wrt)
     _check_names(operator, "wrt", wrt, tensors, "tensors")
     if backward is None:
-        return None, tuple(no_grad or ())
+        return None, tuple(no_grad or constants)
     if isinstance(backward, str) and backward != AUTO:
         raise operator._refuse(
             f"backward={backward!r} is not a kernel", f"write backward={AUTO!r}, or give a kernel"
@@ -375,7 +340,7 @@ def derivative_of(
     if backward == AUTO:
         of = tuple(name for name in results if name not in (no_grad or ()))
         wrt = tuple(name for name in operator.names if name in wrt)
-        return Derivative(AUTO, of, operator.names, wrt), tuple(no_grad or ())
+        return Derivative(AUTO, of, operator.names, wrt), tuple(no_grad or constants)
     parameters = list(inspect.signature(backward).parameters)
     known = (*operator.names, *results)
     if no_grad is None:
@@ -384,6 +349,7 @@ def derivative_of(
         count = count if save is None else len(parameters) - len(save)
         others = tuple(name for name in results if name not in saved)
         no_grad = () if count != len(others) else tuple(n for n in results if n in saved)
+        no_grad = (*no_grad, *constants)
     of = tuple(name for name in results if name not in no_grad)
     if save is None:
         save = parameters[len(of) :]
@@ -477,6 +443,24 @@ def spec_of(name: str, shape: Iterable[Any], dtype: Any, library: str) -> Tensor
     return TensorSpec(tuple(int(n) for n in shape), known)
 
 
+def _constant(result: Any, constants: Sequence[Any]) -> Any:
+    """Return what a tensor without elements stands for, and any other as it is."""
+    shape = result.shape
+    return constants[shape[-1]] if len(shape) > 1 and shape[-2] == 0 else result
+
+
+def _with_names(structure: Any, names: Iterator[str]) -> Any:
+    """Return a structure with a name in the place of each result; the name of one in a dict is its key."""
+    if isinstance(structure, dict):
+        return {
+            key: key if isinstance(value, OutputRef) else _with_names(value, names)
+            for key, value in structure.items()
+        }
+    if isinstance(structure, (tuple, list)):
+        return tuple(_with_names(value, names) for value in structure)
+    return next(names)
+
+
 class Operator:
     """A kernel as an operator of a framework.
 
@@ -503,11 +487,16 @@ class Operator:
         self.arguments, self.results = operator.names, operator.results.names
         self.wrt = derivative.wrt if derivative is not None else None
         self.no_grad = tuple(no_grad)
+        self._constants, self._make = operator.constants, operator.results.make
         self._again = again
         function = operator.kernel.func
         self.__name__, self.__qualname__ = function.__name__, function.__qualname__
         self.__module__, self.__doc__ = function.__module__, function.__doc__
         self.__signature__ = operator.kernel.source.signature
+
+    def _made(self, results: Sequence[Any]) -> Any:
+        """Return results in the form of the kernel's, with the constants among them."""
+        return self._make([_constant(r, self._constants) for r in results])
 
     def __reduce__(self) -> Any:
         """Go to another process by its name in a module; else the kernel goes, and is made an operator there."""

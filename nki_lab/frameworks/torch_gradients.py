@@ -115,10 +115,7 @@ class Gradients:
             if name in self.no_grad:
                 none.append(result)
             elif not result.dtype.is_floating_point and self.derivative is not None:
-                raise KernelArgument(
-                    f"{self.registered.name}: result `{name}` is {result.dtype}, which has no gradient",
-                    help=f"say so: no_grad=({name!r},)",
-                )
+                raise self.registered.operator.no_gradient_of(name, result)
         return none
 
     def grads(self, grads: Sequence[Any], saved: Sequence[Any], values: Sequence[Any]) -> list[Any]:

@@ -57,21 +57,37 @@ class TorchOperator(Operator):
         )
         self.op = registered.overload
         self._look = look
-        self._make = operator.results.make
-        self._is_single = len(operator.results.names) == 1 and self._make not in (tuple, list)
+        self._is_single = len(operator.results.names) == 1
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the operator; with NumPy arrays, or inside another kernel, run the kernel itself."""
-        if not torch.compiler.is_compiling():
+        compiles = torch.compiler.is_compiling()
+        if not compiles:
             if args and isinstance(args[0], (np.ndarray, NkiTensor)):
                 return self.kernel(*args, **kwargs)
             if self._look is not None:
                 self._look((*args, *kwargs.values()))
         results = self.op(*args, **kwargs)
-        return results if self._is_single else self._make(results)
+        results = (results,) if self._is_single else () if results is None else results
+        # A compiler runs this before it has asked for the shapes, and then takes the constants as they are then.
+        if compiles:
+            return self._make([_settled(r, self.name) for r in results])
+        return self._made(results) if self._constants else self._make(results)
 
 
 _OPERATORS: dict[str, TorchOperator] = {}
+
+
+def _settled(result: Any, name: str) -> Any:
+    """Return what a tensor without elements stands for, as a constant of what is compiled."""
+    shape = result.shape
+    stands = result.dtype is torch.bool and len(shape) > 1 and shape[-2] == 0
+    return _constant_of(name, shape[-1]) if stands else result
+
+
+@torch.compiler.assume_constant_result
+def _constant_of(name: str, number: int) -> Any:
+    return _OPERATORS[name]._constants[number]
 
 
 def _again(versioned: str, name: str, kernel: Any, options: dict[str, Any]) -> TorchOperator:

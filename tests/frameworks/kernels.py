@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import nki_lab.language as nl
 from nki_lab.runtime import jit
 
@@ -36,3 +38,45 @@ def rmsnorm_backward(dy, x, gamma, rstd):
     rows = nl.transpose(nl.multiply(grad, normal))
     nl.store(dgamma.reshape((gamma.shape[0], 1)), nl.sum(rows, axis=1, keepdims=True))
     return dx, dgamma
+
+
+@jit
+def several(x, *, times=2):
+    """Return tensors, a number that only a trace knows, and what is fixed."""
+    scaled = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    square = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nl.store(scaled, nl.multiply(tile, times))
+    nl.store(square, nl.multiply(tile, tile))
+    rows = x.shape[0] * times
+    return {"scaled": scaled, "more": (rows, square), "flag": True, "none": None}
+
+
+def several_backward(dscaled, dsquare, x, times):
+    """Return the gradient of its tensor."""
+    return dscaled * times + 2 * x * dsquare
+
+
+class Halves(NamedTuple):
+    low: Any
+    high: Any
+
+
+@jit
+def halves(parts, count):
+    """Return the sum of the first `count` tensors, and of the others."""
+    sums = []
+    for some in (parts[:count], parts[count:]):
+        out = nl.ndarray(some[0].shape, dtype=some[0].dtype, buffer=nl.shared_hbm)
+        total = nl.load(some[0])
+        for part in some[1:]:
+            total = nl.add(total, nl.load(part))
+        nl.store(out, total)
+        sums.append(out)
+    low, high = sums
+    return Halves(low, high)
+
+
+def halves_backward(dlow, dhigh, parts, count):
+    """Return the gradients of its tensors."""
+    return [dlow] * count + [dhigh] * (len(parts) - count)
