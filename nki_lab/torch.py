@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nki_lab.frameworks.library import needs, operator_or_decorator
-from nki_lab.views.models.trace import ModelTrace
+
+if TYPE_CHECKING:
+    from nki_lab.views.models.trace import ModelTrace
 
 __all__ = ["custom_op", "trace_model"]
 

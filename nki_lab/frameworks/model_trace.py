@@ -129,7 +129,7 @@ class Rows:
             adjusted = work.flops * bf16_equivalent(self.target, work.itemsize)
             roof, *_ = roofs(self.target, adjusted, work.nbytes, work.nbytes)
             total_ns, moved, flops = roof.least_ns, work.nbytes, work.flops
-            binds = roof.name if total_ns else "nothing"
+            binds = roof.name.partition(",")[0] if total_ns else "nothing"
         sources = dict.fromkeys(t.source for t in inputs if t.source is not None)
         number = self._seen.get(key, len(self.rows)) if key is not None else len(self.rows)
         if number < len(self.rows):

@@ -29,7 +29,7 @@ def text_table(
         rows = rows[: max(limit - 2, 0)]
     table = Table(box=None, pad_edge=False, show_edge=False)
     for head in heads:
-        right = head.endswith((" ns", " us", "partition", "moved"))
+        right = head.endswith((" ns", " us", "partition", "moved", "share", "FLOP"))
         table.add_column(head, justify="right" if right else "left", overflow="fold")
     for row in rows:
         table.add_row(*map(printable, row))

@@ -32,7 +32,9 @@ from nki_lab.views.registry import Parts, check_view, scripts, view_names
 from nki_lab.views.run import ViewData
 from nki_lab.views.texts import comparison_lines, known_text, view_text
 from nki_lab.widgets import LIVE_TYPE, WIDGET_TYPE
+from nki_lab.widgets.modules import Script
 from nki_lab.widgets.open_views import open_views
+from nki_lab.widgets.packing import Blocks
 from nki_lab.widgets.picture import SHOWN_WIDTH
 from nki_lab.widgets.saved_page import saved_page
 from nki_lab.widgets.static_page import picture_html, static_html
@@ -41,49 +43,45 @@ from nki_lab.widgets.static_page import picture_html, static_html
 _LINES_SHOWN = 40
 
 
-class Display:
-    """A run, ready to be shown.
+class Shown:
+    """Something a notebook shows as tabs, in every form; what it is say those who inherit.
 
     Args:
-        data: the run.
+        parts: its blocks of data.
         tabs: names of its views, from left to right.
-        text: names of the views that the text form shows.
-        other: a run whose timeline is shown with that of `data`.
-        tells: with another run, the text says where both differ instead.
+
+    Attributes:
+        problem: why there is no live view; empty where there is one.
     """
 
-    def __init__(
-        self,
-        data: ViewData,
-        tabs: Sequence[str],
-        text: Sequence[str],
-        other: ViewData | None = None,
-        tells: bool = True,
-    ) -> None:
-        for name in (*tabs, *text):
-            check_view(name)
-        if not tabs:
-            raise UnknownOption("no view is named", help=f"views: {', '.join(view_names())}")
-        self.data = data
-        self.tabs = tuple(tabs)
-        self.text = tuple(text)
-        self.other = other if tells else None
-        self._parts = Parts(data, other)
-        #: Why there is no live view; empty where there is one.
-        self.problem = ""
+    def __init__(self, parts: Blocks, tabs: Sequence[str]) -> None:
+        self._parts, self.tabs, self.problem = parts, tuple(tabs), ""
 
-    @cached_property
-    def widget(self) -> Any:
-        """The live views, or None where they cannot be made."""
-        try:
-            from nki_lab.widgets.live import LiveView
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        raise NotImplementedError
 
-            view = LiveView(self._parts, view_head(self.data), self.tabs, scripts())
-        except Exception as error:  # the static forms are there for this
-            self.problem = f"no live view: {type(error).__name__}: {error}"
-            return None
-        open_views.add(self.data.name, view)
-        return view
+    def _head(self) -> dict[str, Any]:
+        """Return what stands above the tabs."""
+        raise NotImplementedError
+
+    def _scripts(self) -> tuple[Script, ...]:
+        """Return the scripts of the views."""
+        raise NotImplementedError
+
+    def _tab_text(self, tab: str, limit: int) -> str:
+        """Return the text of a view where nothing may be computed for it."""
+        raise NotImplementedError
+
+    def _summary(self) -> tuple[str, str]:
+        """Return one line on it, and where its numbers come from."""
+        raise NotImplementedError
+
+    @property
+    def _words(self) -> str:
+        """What the picture shows."""
+        raise NotImplementedError
 
     def to_image(self, format: str = "png", view: str | None = None, theme: str = "light") -> bytes:
         """Return a view as a picture, to be written to a file.
@@ -93,9 +91,20 @@ class Display:
             view: name of the view; by default the first tab.
             theme: "light" or "dark".
         """
-        view = self.tabs[0] if view is None else view
-        check_view(view)
-        return view_picture(self._parts, view, format, theme)
+        raise NotImplementedError
+
+    @cached_property
+    def widget(self) -> Any:
+        """The live views, or None where they cannot be made."""
+        try:
+            from nki_lab.widgets.live import LiveView
+
+            view = LiveView(self._parts, self._head(), self.tabs, self._scripts())
+        except Exception as error:  # the static forms are there for this
+            self.problem = f"no live view: {type(error).__name__}: {error}"
+            return None
+        open_views.add(self.name, view)
+        return view
 
     @doing("drawing the page")
     def save_html(self, path: str | Path) -> Path:
@@ -113,21 +122,12 @@ class Display:
         """
         if theme not in (None, "light", "dark"):
             raise UnknownOption(f"unknown theme `{theme}`", help="write 'light' or 'dark'")
-        head = view_head(self.data) | {"note": note}
 
         def text() -> str:
-            return "\n\n".join(known_text(self.data, tab, VIEW_LINES) for tab in self.tabs)
+            return "\n\n".join(self._tab_text(tab, VIEW_LINES) for tab in self.tabs)
 
-        return saved_page(head, self.tabs, scripts(), self._parts.recorded, text, theme)
-
-    def __repr__(self) -> str:
-        if self.other is not None:
-            return text_of(comparison_lines(self.other, self.data, VIEW_LINES))
-        return "\n\n".join(view_text(self.data, name, VIEW_LINES) for name in self.text)
-
-    @property
-    def _words(self) -> str:
-        return picture_words(self._parts, self.tabs[0])
+        head = self._head() | {"note": note}
+        return saved_page(head, self.tabs, self._scripts(), self._parts.recorded, text, theme)
 
     @cached_property
     @doing("drawing")
@@ -140,10 +140,8 @@ class Display:
         if not open_views.are_watched():
             return bundle
         if self.widget is None:
-            texts = {tab: known_text(self.data, tab, _LINES_SHOWN) for tab in self.tabs}
-            bundle["text/html"] = static_html(
-                summary(self.data), badge(self.data.profile), texts, self.problem
-            )
+            texts = {tab: self._tab_text(tab, _LINES_SHOWN) for tab in self.tabs}
+            bundle["text/html"] = static_html(*self._summary(), texts, self.problem)
         else:
             bundle[LIVE_TYPE] = {}
             bundle[WIDGET_TYPE] = {
@@ -157,6 +155,75 @@ class Display:
         self, include: Any = None, exclude: Any = None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         return dict(self._bundle), {"image/png": {"width": SHOWN_WIDTH, "alt": self._words}}
+
+
+class Display(Shown):
+    """A run, ready to be shown.
+
+    Args:
+        data: the run.
+        tabs: names of its views, from left to right.
+        text: names of the views that the text form shows.
+        other: a run whose timeline is shown with that of `data`.
+        tells: with another run, the text says where both differ instead.
+    """
+
+    _parts: Parts
+
+    def __init__(
+        self,
+        data: ViewData,
+        tabs: Sequence[str],
+        text: Sequence[str],
+        other: ViewData | None = None,
+        tells: bool = True,
+    ) -> None:
+        for name in (*tabs, *text):
+            check_view(name)
+        if not tabs:
+            raise UnknownOption("no view is named", help=f"views: {', '.join(view_names())}")
+        super().__init__(Parts(data, other), tabs)
+        self.data = data
+        self.text = tuple(text)
+        self.other = other if tells else None
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.data.name
+
+    def _head(self) -> dict[str, Any]:
+        return view_head(self.data)
+
+    def _scripts(self) -> tuple[Script, ...]:
+        return scripts()
+
+    def _tab_text(self, tab: str, limit: int) -> str:
+        return known_text(self.data, tab, limit)
+
+    def _summary(self) -> tuple[str, str]:
+        return summary(self.data), badge(self.data.profile)
+
+    def to_image(self, format: str = "png", view: str | None = None, theme: str = "light") -> bytes:
+        """Return a view as a picture, to be written to a file.
+
+        Args:
+            format: "png" or "svg".
+            view: name of the view; by default the first tab.
+            theme: "light" or "dark".
+        """
+        view = self.tabs[0] if view is None else view
+        check_view(view)
+        return view_picture(self._parts, view, format, theme)
+
+    def __repr__(self) -> str:
+        if self.other is not None:
+            return text_of(comparison_lines(self.other, self.data, VIEW_LINES))
+        return "\n\n".join(view_text(self.data, name, VIEW_LINES) for name in self.text)
+
+    @property
+    def _words(self) -> str:
+        return picture_words(self._parts, self.tabs[0])
 
 
 def display(

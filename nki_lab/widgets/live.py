@@ -2,25 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import anywidget
 import traitlets
 
 from nki_lab.widgets.modules import Script, module_text, style_text
-from nki_lab.widgets.packing import UnknownPart
+from nki_lab.widgets.packing import Blocks, UnknownPart
 from nki_lab.widgets.theme import theme_table
-
-
-class Blocks(Protocol):
-    """The data of a run, in blocks with names."""
-
-    def make(self, name: str) -> Iterator[bytes]:
-        """Yield the blocks of a part; raises UnknownPart."""
-
-    def stored(self, tabs: Sequence[str]) -> Mapping[str, bytes]:
-        """Return the blocks that a widget keeps in its own state."""
 
 
 class LiveView(anywidget.AnyWidget):

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -25,6 +25,21 @@ _ALIGN = 8
 
 class UnknownPart(ValueError):
     """A name that stands for no block of data."""
+
+
+class Blocks(Protocol):
+    """The data of what is shown, in blocks with names."""
+
+    def make(self, name: str) -> Iterator[bytes]:
+        """Yield the blocks of a part; raises UnknownPart."""
+
+    def stored(self, tabs: Sequence[str]) -> Mapping[str, bytes]:
+        """Return the blocks that a widget keeps in its own state."""
+
+    def recorded(
+        self, tabs: Sequence[str], limit: int
+    ) -> tuple[Mapping[str, Sequence[bytes]], Mapping[str, Sequence[str]]]:
+        """Return the blocks that a page without a kernel holds, and for each tab the parts that have no room."""
 
 
 def pack(meta: Any, arrays: Mapping[str, np.ndarray] | None = None) -> bytes:

@@ -11,10 +11,14 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
-from nki_lab.errors import KernelArgument, NotModelled
+from nki_lab.errors import KernelArgument, NotModelled, UnknownOption
 from nki_lab.runtime import jit
 from nki_lab.targets import get_target
+from nki_lab.views.registry import Parts
+from nki_lab.widgets.packing import UnknownPart, unpack
 from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
+from tests.views.test_saved import state_of
+from tests.widgets.test_picture import decode
 
 torch = pytest.importorskip("torch")
 
@@ -281,3 +285,44 @@ def test_a_written_argument_shares_its_memory_with_a_result():
     assert "operand_output_aliases = {0: 0}" in row.custom_call
     assert "%custom-call = f32[4,3]{1,0} custom-call(%total, %x)" in row.custom_call
     torch.testing.assert_close(total, torch.full((4, 3), 2.0))
+
+
+# -- what a notebook shows of it ---------------------------------------------------------------------------------------
+
+
+def test_every_view_has_data_a_text_and_a_picture(traced, tmp_path):
+    shown = traced.show()
+    assert shown.tabs == ("operators", "graph", "kernels", "calls")
+    (operators,) = (unpack(block)[0] for block in shown._parts.make("operators"))
+    assert [row["number"] for row in operators["rows"]] == [row.number for row in traced.rows]
+    assert sum(row["ns"] for row in operators["rows"]) == pytest.approx(operators["total"])
+    (kernels,) = (unpack(block)[0] for block in shown._parts.make("kernels"))
+    # Calls of one program share its views: two of each kernel, of which the second is not shown again.
+    assert [(run["name"], len(run["rows"])) for run in kernels["runs"]] == [
+        ("traced::rmsnorm", 2), ("traced::add", 2), ("traced::rmsnorm_backward", 2),
+    ]  # fmt: skip
+    backward = traced.kernels[-1].run.view_data
+    assert list(shown._parts.make("run/2/report")) == list(Parts(backward).make("report"))
+    for name in ("run/3/report", "run/x/report", "nothing"):
+        with pytest.raises(UnknownPart):
+            next(shown._parts.make(name))
+    for view in shown.tabs:
+        assert decode(shown.to_image("png", view)).shape[1] == 2 * 800
+    page = shown.save_html(tmp_path / "model.html").read_text(encoding="utf-8")
+    held = set(state_of(page)["parts"])
+    assert {"operators", "graph", "calls", "run/0/report", "run/2/timeline"} <= held
+    with pytest.raises(UnknownOption, match="unknown view `grpah`"):
+        traced.show("grpah")
+
+
+def test_the_graph_has_a_node_for_each_operator_or_for_neighbours_of_a_module(traced):
+    (graph,) = (unpack(block)[0] for block in traced.show()._parts.make("graph/forward/operators"))
+    names = [node["name"] for node in graph["nodes"]]
+    assert names[:3] == ["ids", "embedding", "traced::rmsnorm"]
+    assert [node["kernel"] for node in graph["nodes"]].count(True) == 4
+    pairs = {(edge["from"], edge["to"]) for edge in graph["edges"]}
+    assert {(0, 1), (1, 2), (1, 6), (5, 6)} <= pairs  # both ways into the sum of the first layer
+    (graph,) = (unpack(block)[0] for block in traced.show()._parts.make("graph/all/modules"))
+    shown = [n for node in graph["nodes"] for n in node["rows"]]
+    assert shown == [row.number for row in traced.rows]
+    assert len(graph["nodes"]) < len(traced.rows)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nki_lab.views.models.display import trace_scripts
 from nki_lab.views.registry import scripts
 from nki_lab.widgets import modules
 from nki_lab.widgets.packing import pack, unpack
@@ -82,9 +83,10 @@ def test_the_widgets_module_is_valid(node: str, tmp_path: Path) -> None:
 
 def test_every_script_is_part_of_the_widget() -> None:
     """The page that is saved holds the widget, and one script more that takes the place of a kernel."""
+    shown = trace_scripts()  # those of runs among them
     parts, of_page = (
         set(re.findall(r"^const _(\w+) = \(\(\) => \{$", text, re.MULTILINE))
-        for text in (modules.module_text(scripts()), modules.page_text(scripts()))
+        for text in (modules.module_text(shown), modules.page_text(shown))
     )
     assert of_page - parts == {"page"}
     assert len(of_page) == len(STATIC)

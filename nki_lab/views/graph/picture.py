@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 from nki_lab.views.graph.flow import DataFlow, data_flow
@@ -9,7 +10,7 @@ from nki_lab.views.graph.model import NODE_HEIGHT, NODE_WIDTH, GraphLayout, arra
 from nki_lab.views.head import heading
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.picture import LETTER, TEXT_HEIGHT, WIDTH, Paper, Picture, VectorPicture, cut
-from nki_lab.widgets.theme import ENGINE_COLOURS, ENGINE_LABELS, FAINT, INK, RULE
+from nki_lab.widgets.theme import ENGINE_COLOURS, ENGINE_LABELS, FAINT, INK, RULE, Colour
 
 _MARGIN = 12
 _LINE = TEXT_HEIGHT + 8
@@ -34,12 +35,12 @@ def graph_picture(
         picture.text(_MARGIN, top, cut(f"no graph: {flow.problem}", _ROOM), FAINT)
         return picture.done()
     left = max(_MARGIN, (WIDTH - graph.width * scale) / 2)
-    _edges(picture, graph, left, top, scale)
-    _nodes(picture, flow, graph, left, top, scale)
+    draw_edges(picture, graph, left, top, scale)
+    draw_nodes(picture, flow, graph, left, top, scale)
     return picture.done()
 
 
-def _edges(picture: Paper, found: GraphLayout, left: float, top: int, scale: float) -> None:
+def draw_edges(picture: Paper, found: GraphLayout, left: float, top: int, scale: float) -> None:
     """Draw every edge as a curve that leaves and arrives along the layers, with an arrow at its end."""
     for route in found.routes.values():
         points = [(left + x * scale, top + y * scale) for x, y in route]
@@ -61,15 +62,22 @@ def _edges(picture: Paper, found: GraphLayout, left: float, top: int, scale: flo
                 picture.fill(x1 - back * k, y1 - k / 2, 1, k + 1, FAINT)
 
 
-def _nodes(
-    picture: Paper, flow: DataFlow, found: GraphLayout, left_edge: float, top: int, scale: float
+def draw_nodes(
+    picture: Paper,
+    flow: DataFlow,
+    found: GraphLayout,
+    left_edge: float,
+    top: int,
+    scale: float,
+    bands: Sequence[Colour] = (),
 ) -> None:
+    """Draw every node with its name and note; its band has the colour of its engine, or the one in `bands`."""
     width, height = NODE_WIDTH * scale, NODE_HEIGHT * scale
     letters = int((width - 14) // LETTER)
-    for node, (x, y) in zip(flow.nodes, found.places, strict=True):
+    for k, (node, (x, y)) in enumerate(zip(flow.nodes, found.places, strict=True)):
         left, upper = left_edge + x * scale, top + y * scale
         picture.fill(left, upper, width, height, RULE)
-        colour = ENGINE_COLOURS.get(node.engine, FAINT)
+        colour = bands[k] if bands else ENGINE_COLOURS.get(node.engine, FAINT)
         picture.fill(left, upper, 6, height, colour)
         if height < TEXT_HEIGHT:
             continue

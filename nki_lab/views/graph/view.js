@@ -35,7 +35,8 @@ export function reach(edges, node, forward) {
   return found;
 }
 
-class Graph {
+/** A graph that can be moved, zoomed and walked through; those who inherit say what its nodes are. */
+export class Graph {
   constructor(panel, context, meta) {
     Object.assign(this, { panel, context, theme: context.theme, meta, chosen: -1, number: uniqueNumber() });
     this.svg = drawn("svg", { class: "nki-graph", role: "group",
@@ -44,12 +45,24 @@ class Graph {
     this.news = make("span", { class: "nki-faint" });
     fill(panel,
       make("div", { class: "nki-bar" },
-        choice("nodes are", [["lines", "source lines"], ["instructions", "instructions"]], meta.by_line ? "lines" : "instructions", (value) => this.ask(value)),
+        this.choices(meta),
         button("+", "Zoom in (+)", () => this.zoom(0.7)), button("−", "Zoom out (-)", () => this.zoom(1 / 0.7)), button("Fit", "Show everything (0)", () => this.fit()),
         this.news,
         make("span", { class: "nki-help" }, "Click a node to see what it depends on; arrow keys follow edges, wheel zooms, drag moves.")),
       this.svg, this.below);
     this.take(meta);
+  }
+
+  /** Return what can be chosen above the graph. */
+  choices(meta) {
+    return choice("nodes are", [["lines", "source lines"], ["instructions", "instructions"]], meta.by_line ? "lines" : "instructions", (value) => this.ask(value));
+  }
+
+  /** Say in a few words what is drawn. */
+  about(meta) {
+    const { nodes, edges } = this.meta;
+    const count = nodes.reduce((sum, node) => sum + node.count, 0);
+    return meta.by_line ? `a node holds the instructions of a line on one engine: ${number(count)} in all` : `${number(nodes.length)} nodes, ${number(edges.length)} edges`;
   }
 
   async ask(kind) {
@@ -71,9 +84,7 @@ class Graph {
     this.box = [...this.whole];
     const room = (this.panel.clientWidth || 780) - 22;
     this.svg.style.height = `${Math.round(Math.min(1100, Math.max(160, (this.whole[3] * room) / this.whole[2])))}px`;
-    const count = nodes.reduce((sum, node) => sum + node.count, 0);
-    this.news.textContent = meta.problem ? `There is no graph: ${meta.problem}.` : meta.by_line
-      ? `a node holds the instructions of a line on one engine: ${number(count)} in all` : `${number(nodes.length)} nodes, ${number(edges.length)} edges`;
+    this.news.textContent = meta.problem ? `There is no graph: ${meta.problem}.` : this.about(meta);
     this.svg.setAttribute("aria-label", `Data flow: ${nodes.length} nodes, ${edges.length} edges. Arrow keys follow them.`);
     this.draw();
     this.tell();
@@ -86,11 +97,11 @@ class Graph {
     this.edges = meta.edges.map((edge) => drawn("path", { d: pathOf(edge.route, meta.down), class: "nki-edge", "marker-end": `url(#${arrow})` },
       drawn("title", {}, `${meta.nodes[edge.from].name} hands ${edge.names.join(", ")} to ${meta.nodes[edge.to].name}`)));
     this.nodes = meta.nodes.map((node, k) => {
-      const colour = node.engine ? theme.engine(node.engine) : theme.now.faint;
+      const colour = node.engine ? theme.engine(node.engine) : node.kernel ? theme.series(0) : theme.now.faint;
       const times = node.count > 1 ? ` x ${node.count}` : "";
       const fit = (text, letter) => (text.length * letter > w - 18 ? `${text.slice(0, Math.floor((w - 18) / letter) - 1)}…` : text);
       const note = node.engine ? `${theme.engineLabel(node.engine)}${node.place ? `, ${node.place.split(", ").pop()}` : ""}` : node.note;
-      return drawn("g", { class: `nki-node ${node.tensor >= 0 ? "nki-given" : ""}`, transform: `translate(${node.at[0]} ${node.at[1]})`, tabindex: k ? "-1" : "0", role: "button",
+      return drawn("g", { class: `nki-node ${node.tensor >= 0 ? "nki-given" : ""} ${node.kernel ? "nki-kernel" : ""}`, transform: `translate(${node.at[0]} ${node.at[1]})`, tabindex: k ? "-1" : "0", role: "button",
         "aria-label": `${node.name}${times}, ${note}`, onclick: () => this.choose(k), onfocus: () => this.choose(k) },
       drawn("rect", { width: w, height: h, rx: node.tensor >= 0 ? h / 2 : 3 }), drawn("rect", { class: "nki-band", width: node.tensor >= 0 ? 0 : 5, height: h, fill: colour }),
       drawn("text", { x: 12, y: 14, class: "nki-node-name" }, fit(node.name + times, LETTER.name)), drawn("text", { x: 12, y: 27, class: "nki-node-note" }, fit(note, LETTER.note)),

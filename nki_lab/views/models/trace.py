@@ -134,8 +134,23 @@ class ModelTrace:
         """How the official tools would embed each kernel in the model's graph, each text once."""
         return text_of(custom_call_lines(self, None))
 
+    def show(self, *tabs: str) -> Any:
+        """Return the trace as an object that a notebook shows.
+
+        Args:
+            tabs: names of its views: "operators", "graph", "kernels", "calls"; by default all of them.
+
+        What is returned also has `save_html(path)`, one page that needs no kernel, and `to_image("svg")`.
+        """
+        from nki_lab.views.models.display import TraceDisplay
+
+        return TraceDisplay(self, tabs)
+
     def __repr__(self) -> str:
         return text_of(operator_lines(self, None))
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+        return self.show()._repr_mimebundle_(include, exclude)
 
 
 def heading(trace: ModelTrace) -> str:
@@ -165,7 +180,7 @@ def row_cells(trace: ModelTrace, row: OperatorRow) -> dict[str, str]:
         "module": row.path,
         "time us": f"{'' if row.is_kernel else '~'}{_us(row.total_ns)}",
         "share": percent(trace.share(row)),
-        "bytes": f"{row.bytes:,}",
+        "bytes moved": f"{row.bytes:,}",
         "FLOP": f"{row.flops:,}" if row.flops else "",
         "bound by": row.binds,
         "tensors": f"{', '.join(row.inputs)} -> {', '.join(row.outputs)}",

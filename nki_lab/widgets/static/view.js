@@ -1,11 +1,14 @@
 // Arranges the views of a run: tabs, the theme, and links between views.
 
 import { fill, make, notice, uniqueNumber } from "./elements.js";
-import { Source } from "./parts.js";
+import { Source, within } from "./parts.js";
 import { Theme, watchTheme } from "./theme.js";
 
+const OF_RUNS = "run:"; // what the names of views begin with that only stand inside others
+
 class RunView {
-  constructor(views, model, host) {
+  /** `inner` is what another view shows inside it: a head, tabs and a source. */
+  constructor(views, model, host, inner = {}) {
     this.kinds = views;
     this.root = make("div", { class: "nki-view", "data-lm-suppress-shortcuts": "true" });
     host.append(this.root);
@@ -13,11 +16,11 @@ class RunView {
     this.root.addEventListener("keydown", (event) => {
       if (event.key.length === 1 && !event.ctrlKey && !event.metaKey && !event.altKey) event.stopPropagation();
     });
-    const head = model.get("head");
-    this.tabs = model.get("tabs").filter((name) => views[name]);
-    this.source = new Source(model);
+    const head = inner.head || model.get("head");
+    this.tabs = (inner.tabs || model.get("tabs")).filter((name) => views[name]);
+    this.source = inner.source || new Source(model);
     this.theme = new Theme(model.get("theme"), host, head.lines); // the view itself has a colour that follows from it
-    this.context = { source: this.source, theme: this.theme, open: {} };
+    this.context = { source: this.source, theme: this.theme, open: {}, nested: (...facts) => this.nested(model, ...facts) };
     this.views = {};
     this.id = `nki-${uniqueNumber()}`;
     this.buttons = this.tabs.map((name, k) => make("button", {
@@ -38,6 +41,12 @@ class RunView {
     this.unwatch = watchTheme(() => { if (this.theme.update()) this.refresh(); });
     this.mark();
     this.show(this.tabs[0]);
+  }
+
+  /** Show the views of a run inside one of these; `prefix` is what the names of its parts begin with. */
+  nested(model, host, head, tabs, prefix) {
+    const views = Object.entries(this.kinds).filter(([name]) => name.startsWith(OF_RUNS)).map(([name, view]) => [name.slice(OF_RUNS.length), view]);
+    return new RunView(Object.fromEntries(views), model, host, { head, tabs, source: within(this.source, prefix) });
   }
 
   /** Bring a view to the front, made when it is first shown; returns a promise of it. */
@@ -83,7 +92,7 @@ class RunView {
 
   close() {
     this.unwatch();
-    this.source.close();
+    this.source.close?.(); // what stands inside another has the source of that one
     for (const view of Object.values(this.views)) view.then((made) => made?.close());
     this.root.remove();
   }
