@@ -58,8 +58,8 @@ BUDGETS = {
     "tests": 100_600,
     "timing": 5_550,
     "versions": 750,
-    "views": 13_400,
-    "widgets": 2_300,
+    "views": 14_550,
+    "widgets": 2_400,
 }
 
 #: A module with fewer lines than this and one importer belongs into that importer, where both stand in one folder.

@@ -7,13 +7,13 @@ class Kernels {
   constructor(panel, context, meta) {
     Object.assign(this, { context, runs: meta.runs, chosen: -1, shown: null });
     const longest = Math.max(...meta.runs.map((run) => run.ns));
-    this.cards = meta.runs.map((run, k) => make("button", { type: "button", class: "nki-card", "aria-pressed": "false", onclick: () => this.choose(k) },
+    this.cards = meta.runs.map((run, k) => make("button", { type: "button", class: "nki-program", "aria-pressed": "false", onclick: () => this.choose(k) },
       make("strong", {}, run.name), make("span", { class: "nki-kind" }, run.part), make("span", { class: "nki-value" }, duration(run.ns)),
       make("span", { class: "nki-meter" }, make("span", { style: { width: `${(100 * run.ns) / longest}%`, background: context.theme.series(0) } })),
       make("span", { class: "nki-faint" }, `bound by ${run.binds}`),
       make("span", { class: "nki-faint" }, run.rows.map((n) => `%${n}`).join(", "))));
     this.inner = make("div", { class: "nki-nested" });
-    fill(panel, make("div", { class: "nki-cards", role: "group", "aria-label": "Kernels of the model" }, this.cards), this.inner);
+    fill(panel, make("div", { class: "nki-programs", role: "group", "aria-label": "Kernels of the model" }, this.cards), this.inner);
     this.choose(0);
   }
 
