@@ -38,10 +38,10 @@ def benchmark(
     """
     called, choices, args, kwargs = kernel_call("nki_lab.benchmark", kernel, args, kwargs)
     if backend_named(called.choices(choices).backend) is not BACKENDS["simulator"]:
-        run = called.launch_with(choices, args, kwargs).run
-        measured = run.benchmark()
+        other = called.launch_with(choices, args, kwargs).run
+        measured = other.benchmark()
         if measured is None:
-            raise backend_named(run.backend).unsupported("modelling the time of calls")
+            raise backend_named(other.backend).unsupported("modelling the time of calls")
         return measured
     compiled = called.compile_with(choices, args, kwargs)
     programs = (compiled.compiled.kernel, *compiled.compiled.others)
