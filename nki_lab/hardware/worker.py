@@ -1,0 +1,423 @@
+"""Runs one request with the official package, and ends: the script of the child process.
+
+    python worker.py FOLDER        reads FOLDER/request.json, writes FOLDER/result.json
+
+It is run by the interpreter that has the official package, which need not have nki_lab: it needs Python 3.9 and NumPy.
+Nothing of the runtime is left when it has ended, so the device is free. It ends, too, when whoever started it is gone.
+"""
+
+import importlib
+import json
+import os
+import sys
+import threading
+import traceback
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+#: Distributions whose versions a result tells.
+DISTRIBUTIONS = ("nki", "neuronx-cc", "nrtpy", "spike", "torch-neuronx", "torch-xla", "jax-neuronx", "numpy")
+
+
+def main(folder):
+    """Answer the request of a folder; return the exit code."""
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with open(os.path.join(folder, "request.json"), encoding="utf-8") as file:
+        request = json.load(file)
+    sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != HERE] + request["folders"]
+    result = {"ok": False}
+    try:
+        result.update(ACTIONS[request["api"]](Call(folder, request)), ok=True)
+    except BaseException as error:
+        if isinstance(error, SystemExit) and not error.code:
+            raise
+        traceback.print_exc()
+        result["error"] = {"type": type(error).__name__, "text": str(error)}
+    result["versions"] = _versions()
+    path = os.path.join(folder, "result.json")
+    with open(path + ".part", "w", encoding="utf-8") as file:
+        json.dump(result, file)
+    os.replace(path + ".part", path)
+    return 0 if result["ok"] else 1
+
+
+def _end_with_parent():
+    """End this process, and those it has started, when its input is closed: whoever started it is gone."""
+    import signal
+
+    while sys.stdin.buffer.read(1024):
+        pass
+    os.killpg(os.getpgid(0), signal.SIGKILL)
+
+
+def _versions():
+    from importlib.metadata import PackageNotFoundError, version
+
+    versions = {"python": sys.version.split()[0]}
+    for name in DISTRIBUTIONS:
+        try:
+            versions[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return versions
+
+
+def dtype_named(name):
+    """Return the NumPy dtype of a name; those that NumPy lacks are of ml_dtypes."""
+    import numpy as np
+
+    try:
+        return np.dtype(name)
+    except TypeError:
+        try:
+            import ml_dtypes
+        except ImportError:
+            raise RuntimeError(
+                "%s has no ml_dtypes, which arrays of %s need" % (sys.executable, name)
+            )
+        return np.dtype(getattr(ml_dtypes, name))
+
+
+class Call:
+    """A kernel with the arguments of a call, as this process sees them."""
+
+    def __init__(self, folder, request):
+        self.folder, self.request = folder, request
+        self.arrays = [self.array(a["file"], a["dtype"], a["shape"]) for a in request["arrays"]]
+        self._kernels = {}
+        self._modules = []
+
+    def array(self, file, dtype, shape):
+        import numpy as np
+
+        kind = dtype_named(dtype)
+        data = np.fromfile(os.path.join(self.folder, file), dtype=np.uint8)
+        return np.array(data).view(kind).reshape(shape) if data.size else np.zeros(shape, kind)
+
+    def function(self):
+        """Return the author's function, with all that it reads."""
+        import types
+
+        spaces = self.request["namespaces"]
+        for number in range(len(spaces)):
+            module = types.ModuleType("kernel_%d" % number)
+            sys.modules[module.__name__] = module
+            self._modules.append(module)
+        for module, space in zip(self._modules, spaces):
+            for name, value in space["names"].items():
+                if not _holds_function(value):
+                    vars(module)[name] = self.value(value)
+        self._texts = [[self._executed(m, p) for p in s["pieces"]] for m, s in zip(self._modules, spaces)]
+        self._functions = [
+            {key: self._texts[n][piece][name] for key, (piece, name) in space["functions"].items()}
+            for n, space in enumerate(spaces)
+        ]
+        for module, space in zip(self._modules, spaces):
+            for name, value in space["names"].items():
+                vars(module)[name] = self.value(value)
+        return self._function(self.request["kernel"])
+
+    def _executed(self, module, name):
+        """Execute a file of the author's text, and return the functions that it defines."""
+        import __future__
+
+        path = os.path.join(self.folder, name)
+        with open(path, encoding="utf-8") as file:
+            text = file.read()
+        module.__file__ = path
+        code = compile(text, path, "exec", __future__.annotations.compiler_flag, True)
+        before = dict(vars(module))
+        exec(code, vars(module))
+        after = dict(vars(module))
+        vars(module).update(before)
+        return {n: v for n, v in after.items() if before.get(n) is not v}
+
+    def _function(self, place):
+        return self._functions[place[0]][place[1]]
+
+    def jitted(self):
+        """Return the kernel with the official decorator, its schedule and its grid."""
+        kernel = self._jit(self.request["kernel"], self.function())
+        if self.request["schedule"]:
+            kernel = kernel.with_schedule([(a, b if isinstance(b, str) else list(b)) for a, b in self.request["schedule"]])
+        return self.launched(kernel)
+
+    def launched(self, kernel):
+        """Return a kernel on its grid."""
+        grid = self.request["grid"]
+        return kernel[grid[0] if len(grid) == 1 else tuple(grid)] if grid else kernel
+
+    def _jit(self, place, function):
+        key = tuple(place)
+        if key not in self._kernels:
+            self._kernels[key] = importlib.import_module(self.request["namespace"]).jit(function)
+        return self._kernels[key]
+
+    def arguments(self, arrays=None):
+        """Return the positional and the keyword arguments of the call."""
+        self._given = self.arrays if arrays is None else arrays
+        call = self.request["call"]
+        args = [self.value(value) for value in call["args"]]
+        return args, {name: self.value(value) for name, value in call["kwargs"].items()}
+
+    def value(self, encoded):
+        """Return the value that was encoded; see `hardware.kernel_files`."""
+        kind, value = next(iter(encoded.items()))
+        return getattr(self, "_of_" + kind)(value, encoded)
+
+    def _of_array(self, value, encoded):
+        return self._given[value]
+
+    def _of_plain(self, value, encoded):
+        return value
+
+    def _of_float(self, value, encoded):
+        return float(value)
+
+    def _of_ellipsis(self, value, encoded):
+        return Ellipsis
+
+    def _of_dtype(self, value, encoded):
+        return dtype_named(value)
+
+    def _of_type(self, value, encoded):
+        return dtype_named(value).type
+
+    def _of_data(self, value, encoded):
+        import numpy as np
+
+        dtype, shape, data = value
+        array = np.frombuffer(bytes.fromhex(data), dtype_named(dtype)).reshape(shape).copy()
+        return array[()] if encoded["scalar"] else array
+
+    def _of_name(self, value, encoded):
+        module, name = value
+        found = importlib.import_module(module)
+        for part in filter(None, name.split(".")):
+            found = getattr(found, part)
+        return found
+
+    def _of_module(self, value, encoded):
+        return importlib.import_module(value)
+
+    def _of_member(self, value, encoded):
+        return self.value(value[0])[value[1]]
+
+    def _of_function(self, value, encoded):
+        return self._function(value)
+
+    def _of_kernel(self, value, encoded):
+        return self._jit(value, self._function(value))
+
+    def _of_partial(self, value, encoded):
+        from functools import partial
+
+        function, args, kwargs = (self.value(part) for part in value)
+        return partial(function, *args, **kwargs)
+
+    def _of_tuple(self, value, encoded):
+        return tuple(self.value(part) for part in value)
+
+    def _of_list(self, value, encoded):
+        return [self.value(part) for part in value]
+
+    def _of_set(self, value, encoded):
+        return {self.value(part) for part in value}
+
+    def _of_frozenset(self, value, encoded):
+        return frozenset(self.value(part) for part in value)
+
+    def _of_dict(self, value, encoded):
+        return {self.value(k): self.value(v) for k, v in value}
+
+    def _of_slice(self, value, encoded):
+        return slice(*(self.value(part) for part in value))
+
+    def _of_range(self, value, encoded):
+        return range(*(self.value(part) for part in value))
+
+    def _of_call(self, value, encoded):
+        return self.value(value[0])(*(self.value(part) for part in value[1]))
+
+    def _of_object(self, value, encoded):
+        kind = self.value(value[0])
+        made = object.__new__(kind)
+        for name, part in value[1].items():
+            object.__setattr__(made, name, self.value(part))
+        return made
+
+    # -- what came out ---------------------------------------------------------------------------------------------
+
+    def written(self, returned):
+        """Write what came out, and the arrays that the kernel has written; return what was written where."""
+        outputs = [self._written("output_%d" % n, value) for n, value in enumerate(_flat(returned))]
+        inputs = {}
+        for n, (array, described) in enumerate(zip(self.arrays, self.request["arrays"])):
+            with open(os.path.join(self.folder, described["file"]), "rb") as file:
+                if file.read() != array.tobytes():
+                    inputs[str(n)] = self._written("updated_%d" % n, array)
+        return {"outputs": outputs, "updated": inputs, "neff": self.neff()}
+
+    def _written(self, name, value):
+        import numpy as np
+
+        array = np.ascontiguousarray(np.asarray(value))
+        file = name + ".bin"
+        with open(os.path.join(self.folder, file), "wb") as out:
+            out.write(array.tobytes())
+        return {"file": file, "dtype": array.dtype.name, "shape": list(np.shape(value)), "itemsize": array.itemsize}
+
+    def neff(self):
+        """Return the newest NEFF below the folder, or None."""
+        found = [
+            os.path.join(root, file)
+            for root, _, files in os.walk(self.folder)
+            for file in files
+            if file.endswith(".neff")
+        ]
+        return max(found, key=os.path.getmtime) if found else None
+
+
+def _holds_function(value):
+    if isinstance(value, dict):
+        return "function" in value or "kernel" in value or any(map(_holds_function, value.values()))
+    return isinstance(value, list) and any(map(_holds_function, value))
+
+
+def _flat(value):
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, (tuple, list)):
+        return [leaf for part in value for leaf in _flat(part)]
+    return [value]
+
+
+# -- the ways to run -------------------------------------------------------------------------------------------------
+
+
+def standalone(call):
+    """Run with nki 0.3 or newer: a call with NumPy arrays compiles and executes."""
+    kernel = call.jitted()
+    args, kwargs = call.arguments()
+    return call.written(kernel(*args, **kwargs))
+
+
+def baremetal(call):
+    """Run with neuronxcc.nki: nki.baremetal compiles and executes."""
+    from neuronxcc import nki
+
+    artifacts = os.path.join(call.folder, "artifacts")
+    os.makedirs(artifacts, exist_ok=True)
+    os.chdir(artifacts)
+    kernel = call.launched(nki.baremetal(call.function(), save_neff_name="file.neff"))
+    args, kwargs = call.arguments()
+    return call.written(kernel(*args, **kwargs))
+
+
+def benchmark(call):
+    """Time with neuronxcc.nki: nki.benchmark runs the official neuron-bench."""
+    from neuronxcc import nki
+
+    artifacts = os.path.join(call.folder, "benchmark")
+    os.makedirs(artifacts, exist_ok=True)
+    os.chdir(artifacts)
+    warmup, iters = call.request["warmup"], call.request["iters"]
+    kernel = nki.benchmark(
+        call.function(), warmup=warmup, iters=iters, save_neff_name="file.neff"
+    )
+    args, kwargs = call.arguments()
+    launched = call.launched(kernel)
+    launched(*args, **kwargs)
+    timed = launched if getattr(launched, "benchmark_result", None) is not None else kernel
+    latency = timed.benchmark_result.nc_latency
+    shares = (0, 1, 10, 25, 50, 90, 99, 100)
+    return {"percentiles_us": {str(p): float(latency.get_latency_percentile(p)) for p in shares}}
+
+
+def framework(call):
+    """Run with nki 0.1 or 0.2, which take tensors of PyTorch/XLA: no page says that they take NumPy arrays."""
+    import numpy as np
+    import torch
+    import torch_xla.core.xla_model as xla
+
+    os.chdir(call.folder)
+    device = xla.xla_device()
+    tensors = []
+    for array in call.arrays:
+        bits = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[array.itemsize]
+        kind = getattr(torch, array.dtype.name)
+        tensors.append(torch.from_numpy(array.view(bits)).view(kind).to(device))
+    kernel = call.jitted()
+    args, kwargs = call.arguments(tensors)
+    returned = [_numpy_of(torch, value) for value in _flat(kernel(*args, **kwargs))]
+    for n, tensor in enumerate(tensors):
+        call.arrays[n] = _numpy_of(torch, tensor)
+    return call.written(returned)
+
+
+def _numpy_of(torch, tensor):
+    tensor = tensor.cpu().contiguous()
+    shape = tuple(tensor.shape)
+    try:
+        return tensor.numpy()
+    except TypeError:
+        name = str(tensor.dtype).partition(".")[2]
+        return tensor.view(torch.uint8).numpy().view(dtype_named(name)).reshape(shape)
+
+
+def loaded(call):
+    """Run a NEFF with nrtpy or spike, and time it where iterations are asked for."""
+    request = call.request
+    package = importlib.import_module(request["runner"])
+    prefix = {"nrtpy": "Nrtpy", "spike": "Spike"}[request["runner"]]
+    model_of, tensor_of = (getattr(package, prefix + kind) for kind in ("Model", "Tensor"))
+    if hasattr(package, "configure"):
+        package.configure(visible_cores=request["cores"])
+    model = model_of.load_from_neff(request["neff"], request["name"], core_id=0)
+    names = list(model.input_tensors_info)
+    if len(names) != len(call.arrays):
+        raise RuntimeError("the NEFF has the inputs %s, and the call has %d arrays" % (names, len(call.arrays)))
+    by_name = dict(zip(request["inputs"], call.arrays))
+    if set(by_name) != set(names):
+        raise RuntimeError("the NEFF has the inputs %s, and the kernel %s" % (names, list(by_name)))
+    inputs = {name: tensor_of.from_numpy(by_name[name], name, core_id=0) for name in names}
+    outputs = {
+        name: tensor_of.from_numpy(_zeros(info), name, core_id=0)
+        for name, info in model.output_tensors_info.items()
+    }
+    if request["iters"]:
+        timed = model.benchmark(
+            inputs, outputs, warmup_iter=request["warmup"], benchmark_iter=request["iters"], mode="device"
+        )
+        return {"durations_us": [1000.0 * ms for ms in timed.durations_ms]}
+    model(inputs=inputs, outputs=outputs)
+    for n, name in enumerate(request["inputs"]):
+        value = inputs[name].numpy()
+        call.arrays[n] = value if value.shape == call.arrays[n].shape else call.arrays[n]
+    ordered = sorted(outputs, key=lambda name: (len(name), name))
+    return call.written([outputs[name].numpy() for name in ordered])
+
+
+def _zeros(info):
+    import numpy as np
+
+    dtype = getattr(info, "dtype", None) or info["dtype"]
+    shape = getattr(info, "shape", None) or info["shape"]
+    try:
+        kind = dtype_named(dtype if isinstance(dtype, str) else np.dtype(dtype).name)
+    except (TypeError, AttributeError):
+        kind = np.dtype(dtype)
+    return np.zeros(shape, kind)
+
+
+ACTIONS = {
+    "standalone": standalone,
+    "baremetal": baremetal,
+    "benchmark": benchmark,
+    "framework": framework,
+    "loaded": loaded,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
