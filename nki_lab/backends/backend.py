@@ -39,9 +39,11 @@ class Run:
         origin: where values and times come from, such as "modelled" or "measured on trn2, core 0"; "" where the
             backend does not tell.
         other: the same call on another backend, to compare with; None where it ran only here.
+        notes: sentences about the run that are told with its time, such as how both differ.
     """
 
     other: Run | None = None
+    notes: tuple[str, ...] = ()
 
     def __init__(
         self,
@@ -96,11 +98,12 @@ class Backend(ABC):
 
     name: str
 
-    def chip(self, asked: str | Target) -> str | Target:
+    def chip(self, asked: str | Target, options: Choices) -> str | Target:
         """Return the chip to compile for, before anything is compiled.
 
         Args:
             asked: what is chosen; a `Standard` where nobody has chosen.
+            options: the other choices.
 
         Raises ToolchainError where the backend cannot run here, or not on that chip.
         """

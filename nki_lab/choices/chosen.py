@@ -84,7 +84,7 @@ class Choices:
     def with_standard(self, standard: Mapping[str, str]) -> Choices:
         """Return the choices with a dialect's values of those that nobody has made."""
         unmade = (n for n in standard if isinstance(getattr(self, n), Standard))
-        return self.replace(**{name: standard[name] for name in unmade})
+        return self.replace(**{name: Standard(standard[name]) for name in unmade})
 
     def call(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """Call a function under these choices, in any thread or process: `pool.submit(choices.call, kernel, x)`."""

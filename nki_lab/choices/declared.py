@@ -66,6 +66,8 @@ def number(text: str) -> float:
         return float("nan")
 
 
+#: What `--backend` calls a Neuron device.
+DEVICE = "neuron"
 #: What `--nki` and `--dialect` call the older dialect, neuronxcc.nki; it is older than all versions.
 BETA1 = "beta1"
 
@@ -242,6 +244,42 @@ BACKEND = Choice(
     env="NKI_LAB_BACKEND",
     acts=RUN,
 )
+Choice(
+    "core",
+    "NUMBER",
+    "Logical core of the device to run on; the first is 0.",
+    (*RUNS, *FUNCTIONS, "bench"),
+    _seed,
+    default=0,
+    env="NKI_LAB_CORE",
+    acts=RUN,
+)
+Choice(
+    "warmup",
+    "COUNT",
+    "Executions on a device before those that are timed.",
+    (*RUNS, *FUNCTIONS, "bench"),
+    _seed,
+    default=10,
+    acts=RUN,
+)
+Choice(
+    "iters",
+    "COUNT",
+    "Executions that are timed on a device.",
+    (*RUNS, *FUNCTIONS, "bench"),
+    _count,
+    default=100,
+    acts=RUN,
+)
+Choice(
+    "device_runs",
+    "FOLDER",
+    "Folder where runs on a device are kept, each with its text, NEFF and profile; `user` is one in the user's cache.",
+    default="user",
+    env="NKI_LAB_DEVICE_RUNS",
+    acts=RUN,
+)
 PRECISE_FP = Choice(
     "precise_fp",
     "",
@@ -254,7 +292,8 @@ PRECISE_FP = Choice(
 SIMULATOR = Choice(
     "simulator",
     "",
-    "Where a kernel runs when you call it: 1 for the simulator; 0 for a device, which is an error here.",
+    "Where a kernel runs when you call it and no backend is chosen: 1 for the simulator; 0 for a device, as"
+    f" --backend {DEVICE}.",
     read=_switch,
     default=True,
     env="NKI_SIMULATOR",

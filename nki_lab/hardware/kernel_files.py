@@ -64,6 +64,10 @@ class KernelFiles:
         self.kernel = self._function(source.function, source, source.name)
         self._close()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # Functions stay in this process; what is written does not need them.
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
     def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Encoded:
         """Return the arguments of a call as data; each TensorSpec stands for the next array."""
         count = iter(range(sys.maxsize))

@@ -1,7 +1,6 @@
 """Runs and times a kernel on a device with whatever official package is there, each time in a child process.
 
     nki 0.3 or newer    a call of the kernel with NumPy arrays compiles and executes
-    nki 0.1, 0.2        the same with tensors of PyTorch/XLA, the only form that is documented for them
     neuronxcc.nki       nki.baremetal, and nki.benchmark for times
     nrtpy, spike        load a NEFF that an earlier run has compiled, and execute or time it
     neuron-bench        times a NEFF
@@ -14,9 +13,8 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +31,8 @@ from nki_lab.source import printable
 LIMIT_S = 900.0
 _WORKER = Path(__file__).with_name("worker.py")
 _TOOLS, _LIBRARIES = "/opt/aws/neuron/bin", "/opt/aws/neuron/lib"
+#: The module of the official decorators, by its package.
+_NAMESPACES = {"nki": "nki", "neuronxcc": "neuronxcc.nki"}
 #: Variables that change what is compiled, besides the kernel.
 _FLAGS = ("NEURON_CC_FLAGS", "NEURON_RT_STOCHASTIC_ROUNDING_EN", "NKI_PRECISE_FP")
 #: Variables that would have the official package do something else than run on the device.
@@ -48,6 +48,7 @@ class Toolchain:
         versions: distribution -> its version in that interpreter.
         tools: official tool -> where it is.
         chip: name of the target of the device.
+        cores: numbers of its logical cores.
         loader: interpreter with nrtpy or spike, and which of them; None where there is none.
     """
 
@@ -55,6 +56,7 @@ class Toolchain:
     versions: Mapping[str, str]
     tools: Mapping[str, Path]
     chip: str
+    cores: tuple[int, ...]
     loader: tuple[Path, str] | None = None
 
 
@@ -138,7 +140,6 @@ class Runner:
     core: int = 0
     seconds: float = LIMIT_S
     say: Callable[[str], None] = print
-    notes: list[str] = field(default_factory=list)
 
     @property
     def origin(self) -> str:
@@ -185,28 +186,17 @@ class Runner:
     def _api(self, package: str) -> str:
         """Return how the official package is called; ToolchainError where it is not there."""
         versions = self.toolchain.versions
-        if package == "neuronxcc":
-            if "neuronx-cc" in versions:
-                return "baremetal"
-            raise self._missing("neuronxcc.nki", "neuronx-cc")
-        if "nki" not in versions:
-            raise self._missing("nki", "nki")
-        numbers = [int(n) for n in versions["nki"].split(".")[:2] if n.isdigit()]
-        if numbers >= [0, 3]:
-            return "standalone"
-        if "torch-xla" in versions:
-            return "framework"
-        raise ToolchainError(
-            f"{self.toolchain.python} has nki {versions['nki']}, which runs kernels on tensors of PyTorch/XLA or JAX,"
-            " and no torch-xla",
-            help="install nki 0.3 or newer, which takes NumPy arrays, or torch-neuronx beside this one",
-        )
+        apis = {"neuronxcc": ("baremetal", "neuronx-cc"), "nki": ("standalone", "nki")}
+        api, distribution = apis[package]
+        if distribution not in versions:
+            raise self._missing(package, distribution)
+        return api
 
-    def _missing(self, module: str, distribution: str) -> ToolchainError:
+    def _missing(self, package: str, distribution: str) -> ToolchainError:
         versions = self.toolchain.versions
         others = [f"{n} {versions[n]}" for n in ("nki", "neuronx-cc") if n in versions]
         return ToolchainError(
-            f"the kernel is written for {module}, and {self.toolchain.python} has no {distribution}"
+            f"the kernel is written for {_NAMESPACES[package]}, and {self.toolchain.python} has no {distribution}"
             + f", but {' and '.join(others)}" * bool(others),
             help=f"install {distribution} there, or name another interpreter with NKI_LAB_NEURON_PYTHON",
         )
@@ -224,7 +214,7 @@ class Runner:
     ) -> dict[str, Any]:
         """Have a child process answer a request, and return its result."""
         request = {
-            "namespace": {"neuronxcc": "neuronxcc.nki"}.get(call.package, call.package),
+            "namespace": _NAMESPACES[call.package],
             "name": call.name,
             "kernel": call.files.kernel,
             "namespaces": call.files.namespaces,
@@ -248,7 +238,7 @@ class Runner:
         environment = self.environment(folder, call.lnc)
         folder.note(environment=_told(environment), interpreter=str(python))
         command = [str(python), str(_WORKER), str(folder.path)]
-        ended = self.locked(command, folder, environment, call.name)
+        ended = self._locked(command, folder, environment, call.name)
         if answer.is_file():
             result = json.loads(folder.read("result.json"))
             if result["ok"]:
@@ -257,26 +247,46 @@ class Runner:
             raise self._diagnosed(f"{ended.output}\n{error['type']}: {error['text']}", call, ended)
         raise self._diagnosed(ended.output, call, ended)
 
-    def locked(
+    def tool(
+        self, command: Sequence[str], call: Call, folder: RunFolder, uses_core: bool = True
+    ) -> Ended:
+        """Run an official tool in the run folder; ToolchainError where it fails."""
+        environment = self.environment(folder, call.lnc)
+        run = self._locked if uses_core else self._started
+        ended = run(command, folder, environment, call.name)
+        if ended.code:
+            raise self._diagnosed(ended.output, call, ended)
+        return ended
+
+    def _locked(
         self, command: Sequence[str], folder: RunFolder, environment: Mapping[str, str], who: str
     ) -> Ended:
         """Run a program that uses the core, while no other run of ours does."""
+        with core_lock(self.base, self.core, who, self.say) as lock:
+            return self._started(command, folder, environment, who, (lock,))
 
+    def _started(
+        self,
+        command: Sequence[str],
+        folder: RunFolder,
+        environment: Mapping[str, str],
+        who: str,
+        held: Sequence[int] = (),
+    ) -> Ended:
         def say(line: str) -> None:
             if not diagnose.is_harmless(line):
                 self.say(line)
 
         if not folder.path.is_dir():
             raise folder.gone("the folder itself")
-        with core_lock(self.base, self.core, who, self.say) as lock:
-            return run_child(
-                command,
-                folder=folder.path,
-                environment=environment,
-                seconds=self.seconds,
-                say=say,
-                held=(lock,),
-            )
+        return run_child(
+            command,
+            folder=folder.path,
+            environment=environment,
+            seconds=self.seconds,
+            say=say,
+            held=held,
+        )
 
     def _diagnosed(self, text: str, call: Call, ended: Ended) -> NkiError:
         """Return the error of ours that a failed child stands for."""
@@ -349,7 +359,7 @@ class Runner:
             return self._latency(call, shares, warmup, iters, package)
         raise ToolchainError(
             f"{call.name} cannot be timed on the device: neuron-bench, nrtpy and spike are not installed",
-            help="install aws-neuronx-tools, or name an interpreter with nrtpy with NKI_LAB_NRTPY_PYTHON; the time of"
+            help="install aws-neuronx-tools, or name an interpreter with nrtpy with NKI_LAB_RUNNER_PYTHON; the time of"
             " one execution is in result.profile",
         )
 
@@ -372,9 +382,7 @@ class Runner:
             f"--output-directory={reports}",
             str(neff),
         ]
-        ended = self.locked(command, folder, self.environment(folder, call.lnc), call.name)
-        if ended.code:
-            raise self._diagnosed(ended.output, call, ended)
+        ended = self.tool(command, call, folder)
         return bench_percentiles(reports, ended.output)
 
 
@@ -384,11 +392,6 @@ def neff_of(folder: RunFolder) -> Path:
     if not named or not (folder.path / named).is_file():
         raise folder.gone(f"the NEFF {named or ''}".rstrip())
     return (folder.path / named).resolve()
-
-
-def this_python() -> Path:
-    """Return the interpreter of this process."""
-    return Path(sys.executable)
 
 
 def _outputs(

@@ -152,9 +152,8 @@ class Call:
             self._kernels[key] = importlib.import_module(self.request["namespace"]).jit(function)
         return self._kernels[key]
 
-    def arguments(self, arrays=None):
+    def arguments(self):
         """Return the positional and the keyword arguments of the call."""
-        self._given = self.arrays if arrays is None else arrays
         call = self.request["call"]
         args = [self.value(value) for value in call["args"]]
         return args, {name: self.value(value) for name, value in call["kwargs"].items()}
@@ -165,7 +164,7 @@ class Call:
         return getattr(self, "_of_" + kind)(value, encoded)
 
     def _of_array(self, value, encoded):
-        return self._given[value]
+        return self.arrays[value]
 
     def _of_plain(self, value, encoded):
         return value
@@ -335,37 +334,6 @@ def benchmark(call):
     return {"percentiles_us": {str(p): float(latency.get_latency_percentile(p)) for p in shares}}
 
 
-def framework(call):
-    """Run with nki 0.1 or 0.2, which take tensors of PyTorch/XLA: no page says that they take NumPy arrays."""
-    import numpy as np
-    import torch
-    import torch_xla.core.xla_model as xla
-
-    os.chdir(call.folder)
-    device = xla.xla_device()
-    tensors = []
-    for array in call.arrays:
-        bits = {1: np.uint8, 2: np.int16, 4: np.int32, 8: np.int64}[array.itemsize]
-        kind = getattr(torch, array.dtype.name)
-        tensors.append(torch.from_numpy(array.view(bits)).view(kind).to(device))
-    kernel = call.jitted()
-    args, kwargs = call.arguments(tensors)
-    returned = [_numpy_of(torch, value) for value in _flat(kernel(*args, **kwargs))]
-    for n, tensor in enumerate(tensors):
-        call.arrays[n] = _numpy_of(torch, tensor)
-    return call.written(returned)
-
-
-def _numpy_of(torch, tensor):
-    tensor = tensor.cpu().contiguous()
-    shape = tuple(tensor.shape)
-    try:
-        return tensor.numpy()
-    except TypeError:
-        name = str(tensor.dtype).partition(".")[2]
-        return tensor.view(torch.uint8).numpy().view(dtype_named(name)).reshape(shape)
-
-
 def loaded(call):
     """Run a NEFF with nrtpy or spike, and time it where iterations are asked for."""
     request = call.request
@@ -415,7 +383,6 @@ ACTIONS = {
     "standalone": standalone,
     "baremetal": baremetal,
     "benchmark": benchmark,
-    "framework": framework,
     "loaded": loaded,
 }
 

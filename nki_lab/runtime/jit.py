@@ -18,7 +18,7 @@ from weakref import WeakSet
 
 from nki_lab.backends import backend_named, refuse_others
 from nki_lab.backends.simulated import SimulatedRun
-from nki_lab.choices import BETA1, Choices, Standard, names
+from nki_lab.choices import BETA1, DEVICE, Choices, Standard, names
 from nki_lab.choices import NKI as NKI_VERSION
 from nki_lab.compiler.changed_globals import as_defined
 from nki_lab.compiler.frontend import KernelObject, SourceKernel
@@ -316,10 +316,17 @@ class KernelFunction(KernelObject):
             schedule=self.schedule,
             allow=(*choices.allow, *self.allow),
             grid=self.launched_on or (() if cores is None else (cores,)),
-            backend="simulator" if self.simulated else None,
+            backend=self._backend_of(choices),
         )
         self._check_logical_core(choices)
         return choices
+
+    def _backend_of(self, choices: Choices) -> str | None:
+        """Return the backend that the kernel or NKI_SIMULATOR asks for; None leaves it to the choices."""
+        if self.simulated:
+            return "simulator"
+        device = not choices.simulator and isinstance(choices.backend, Standard)
+        return DEVICE if device else None
 
     def _nki(self, choices: Choices) -> str | None:
         """Return the version that it is written for, or "beta1"; None where only the choices say it."""
@@ -355,13 +362,8 @@ class KernelFunction(KernelObject):
 
     def _target(self, choices: Choices) -> Target:
         """Return the machine to compile for; refuse what it cannot run, and a backend that cannot run here."""
-        if not (choices.simulator or self.simulated) and choices.backend == "simulator":
-            raise ToolchainError(
-                "NKI_SIMULATOR=0 asks for the device, and running on a device is not supported yet",
-                help="unset NKI_SIMULATOR to run on the simulator",
-            )
         asked = self.platform_target or choices.target
-        target = get_target(backend_named(choices.backend).chip(asked))
+        target = get_target(backend_named(choices.backend).chip(asked, choices))
         check_cores(self.__name__, self._cores(choices), target)
         return target
 

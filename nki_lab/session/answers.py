@@ -154,6 +154,8 @@ def run_json(
     }
     if failed:
         document["check_failed"] = failed.message
+    if result.run.notes:
+        document["notes"] = list(result.run.notes)
     if analyse:
         document["analyses"] = {name: analysis_data(name, profile) for name in analyse}
     if what_if:

@@ -230,7 +230,7 @@ class Answer:
             if variable:
                 error.notes += (f"the run and its results are in `{variable}`",)
             raise
-        lines += [comparison.summary() for comparison in self.comparisons]
+        lines += [*self.result.run.notes, *(c.summary() for c in self.comparisons)]
         # Before questions about the run: one without an answer is an error.
         saved = keep(self.result, asks("save") or ())
         if asks("json"):

@@ -185,7 +185,7 @@ def test_an_unknown_backend_is_answered_with_those_there_are(notebook: Notebook)
 
 
 def test_a_backend_says_which_chip_before_anything_is_compiled(device, monkeypatch):
-    def chip(self, asked):
+    def chip(self, asked, options):
         if asked != "trn3":
             raise ToolchainError(f"there is no {asked} here", help="ask for trn3")
         return "trn2"
