@@ -71,7 +71,13 @@ class Neuron(Backend):
 
     def chip(self, asked: str | Target, options: Choices) -> str | Target:
         """Return the chip of the device; ToolchainError where there is none, or another one than is asked for."""
-        there = get_target(_toolchain(options).chip or asked)
+        named = _toolchain(options).chip
+        if not named and isinstance(asked, Standard):
+            raise NoDevice(
+                "nothing tells which chip the device is: neither neuron-ls nor /sys",
+                help="name it, such as --target trn2",
+            )
+        there = get_target(named or asked)
         if not isinstance(asked, Standard) and get_target(asked) is not there:
             raise ToolchainError(
                 f"the kernel is to be compiled for {get_target(asked).name}, and the device is {there.name}",
@@ -89,6 +95,7 @@ class Neuron(Backend):
         """Compile and execute on the device."""
         runner = Runner(
             _toolchain(options),
+            compiled.target.name,
             runs_folder(options),
             core=options.core,
             seconds=options.timeout or LIMIT_S,

@@ -79,20 +79,20 @@ def _exported(
             pass
         tables = sorted(data.rglob("Instruction.parquet"))
         if tables:
-            return _named(runner, call, Profile.load(tables[-1].parent, runner.toolchain.chip))
+            return _named(runner, call, Profile.load(tables[-1].parent, runner.chip))
     file = folder.path / "profile.json"
     options = ["--output-format", "json", "--output-file", str(file)]
     runner.tool([*view, *options], call, folder, uses_core=False)
     if not file.is_file():
         raise folder.gone(file.name)
-    return _named(runner, call, Profile.load(file, runner.toolchain.chip))
+    return _named(runner, call, Profile.load(file, runner.chip))
 
 
 def _named(runner: Runner, call: Call, profile: Profile) -> Profile:
     """Return a profile with the name of the kernel, the number of the core, and the author's lines."""
     tables: dict[str, Any] = dict(profile.stored)
     about = dict(tables.get("Metadata", {}))
-    about.setdefault("instance_type", [runner.toolchain.chip])
+    about.setdefault("instance_type", [runner.chip])
     about.setdefault("neuroncore_idx", [runner.core])
     about["is_simulation"] = [False]
     tables["Metadata"] = about

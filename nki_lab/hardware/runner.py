@@ -47,7 +47,7 @@ class Toolchain:
         python: the interpreter with the official package.
         versions: distribution -> its version in that interpreter.
         tools: official tool -> where it is.
-        chip: name of the target of the device.
+        chip: name of the target of the device; "" where nothing tells.
         cores: numbers of its logical cores.
         loader: interpreter with nrtpy or spike, and which of them; None where there is none.
     """
@@ -129,6 +129,7 @@ class Runner:
 
     Attributes:
         toolchain: what it uses.
+        chip: name of the target of the device.
         base: folder of all run folders.
         core: number of the logical core.
         seconds: time limit of each child.
@@ -136,6 +137,7 @@ class Runner:
     """
 
     toolchain: Toolchain
+    chip: str
     base: Path
     core: int = 0
     seconds: float = LIMIT_S
@@ -144,7 +146,7 @@ class Runner:
     @property
     def origin(self) -> str:
         """Where what it returns comes from."""
-        return f"measured on {self.toolchain.chip}, core {self.core}"
+        return f"measured on {self.chip}, core {self.core}"
 
     # -- running ---------------------------------------------------------------------------------------------------
 
@@ -309,7 +311,7 @@ class Runner:
                 parts = [part for part in (environment.get(name), folders) if part]
                 environment[name] = os.pathsep.join(parts)
         return environment | {
-            "NEURON_PLATFORM_TARGET_OVERRIDE": self.toolchain.chip,
+            "NEURON_PLATFORM_TARGET_OVERRIDE": self.chip,
             "NEURON_LOGICAL_NC_CONFIG": str(lnc),
             "NEURON_RT_VISIBLE_CORES": str(self.core),
             "NEURON_FRAMEWORK_DEBUG": "1",
@@ -324,7 +326,7 @@ class Runner:
             call.files.digest,
             call.arguments,
             [(a.dtype.name, a.shape) for a in call.arrays],
-            (self.toolchain.chip, call.lnc, call.grid, call.schedule),
+            (self.chip, call.lnc, call.grid, call.schedule),
             sorted(self.toolchain.versions.items()),
             [os.environ.get(name, "") for name in _FLAGS],
         ]

@@ -44,7 +44,7 @@ def _end_with_parent():
     """End this process, and those it has started, when its input is closed: whoever started it is gone."""
     import signal
 
-    while sys.stdin.buffer.read(1024):
+    while os.read(0, 1024):
         pass
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
