@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import selectors
 import signal
@@ -11,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nki_lab.errors import TimedOut, ToolchainError
+from nki_lab.errors import DeviceTimedOut, DiskFull, ToolchainError
 from nki_lab.source import headline
 
 #: Bytes of output that are kept of a child: its last ones, where errors stand.
@@ -34,11 +35,6 @@ class Ended:
 
     code: int
     output: str
-
-    @property
-    def signal(self) -> str:
-        """The name of the signal that killed it, or ""."""
-        return signal.Signals(-self.code).name if self.code < 0 else ""
 
 
 def run_child(
@@ -82,7 +78,7 @@ def run_child(
         _follow(child, output, time.monotonic() + seconds)
     except _Expired:
         _end(child)
-        raise TimedOut(
+        raise DeviceTimedOut(
             f"{name} was ended after {seconds:g} seconds; it had printed {output.last() or 'nothing'}",
             notes=(f"all it printed is in {folder / 'output.txt'}",),
             help="look for an endless loop, or give a larger --timeout",
@@ -205,7 +201,8 @@ class _Output:
 
 def unwritable(folder: Path, error: OSError) -> ToolchainError:
     """Return the error of a run folder that cannot be written."""
-    return ToolchainError(
+    kind = DiskFull if error.errno == errno.ENOSPC else ToolchainError
+    return kind(
         f"the run folder {folder} cannot be written: {error.strerror or headline(error)}",
         help="make room on its disk, or name another folder with NKI_LAB_DEVICE_RUNS",
     )

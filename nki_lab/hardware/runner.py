@@ -13,6 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import NkiError, ToolchainError
-from nki_lab.hardware import diagnose
-from nki_lab.hardware.child import Ended, run_child
+from nki_lab.errors import DeviceBusy, DeviceMemory, NkiError, ToolchainError
+from nki_lab.hardware import probe
+from nki_lab.hardware.child import Ended, run_child, unwritable
+from nki_lab.hardware.diagnose import diagnose, without_harmless
 from nki_lab.hardware.kernel_files import KernelFiles
 from nki_lab.hardware.run_folder import RunFolder, compiled_before, core_lock
 from nki_lab.source import printable
@@ -162,7 +164,7 @@ class Runner:
             if before is not None and loader is not None:
                 request: dict[str, Any] = {"api": "loaded", "neff": str(before), "runner": loader[1]}
                 result = self._child(folder, call, request, loader[0])
-                neff: str | None = str(before)
+                neff: str | None = str(_kept(folder, before))
             else:
                 result = self._child(folder, call, {"api": api}, self.toolchain.python)
                 neff = result["neff"]
@@ -246,7 +248,8 @@ class Runner:
             if result["ok"]:
                 return dict(result)
             error = result["error"]
-            raise self._diagnosed(f"{ended.output}\n{error['type']}: {error['text']}", call, ended)
+            text = f"{ended.output}\n{error['type']}: {error['text']}"
+            raise self._diagnosed(text, call, ended)
         raise self._diagnosed(ended.output, call, ended)
 
     def tool(
@@ -257,7 +260,7 @@ class Runner:
         run = self._locked if uses_core else self._started
         ended = run(command, folder, environment, call.name)
         if ended.code:
-            raise self._diagnosed(ended.output, call, ended)
+            raise self._diagnosed(ended.output, call, ended, Path(command[0]).name)
         return ended
 
     def _locked(
@@ -276,7 +279,7 @@ class Runner:
         held: Sequence[int] = (),
     ) -> Ended:
         def say(line: str) -> None:
-            if not diagnose.is_harmless(line):
+            if without_harmless(line) == line:
                 self.say(line)
 
         if not folder.path.is_dir():
@@ -290,17 +293,12 @@ class Runner:
             held=held,
         )
 
-    def _diagnosed(self, text: str, call: Call, ended: Ended) -> NkiError:
+    def _diagnosed(self, text: str, call: Call, ended: Ended, tool: str = "") -> NkiError:
         """Return the error of ours that a failed child stands for."""
-        if ended.signal and not diagnose.knows(text):
-            return ToolchainError(
-                f"the process that ran {call.name} on the device was killed by {ended.signal}",
-                stack=call.place,
-                notes=("the device is free: the process has ended",),
-                help="a machine that runs out of memory kills processes; else run it again",
-            )
-        error = diagnose.diagnosed(text, f"{call.name} did not run on the device")
-        error.stack = error.stack or call.place
+        error = diagnose(text, tool=tool, code=ended.code)
+        if isinstance(error, (DeviceBusy, DeviceMemory)):
+            error = diagnose(text, tool=tool, code=ended.code, users=probe.users())
+        error.stack = call.place
         return error
 
     def environment(self, folder: RunFolder, lnc: int) -> dict[str, str]:
@@ -394,6 +392,17 @@ def neff_of(folder: RunFolder) -> Path:
     if not named or not (folder.path / named).is_file():
         raise folder.gone(f"the NEFF {named or ''}".rstrip())
     return (folder.path / named).resolve()
+
+
+def _kept(folder: RunFolder, neff: Path) -> Path:
+    """Copy a NEFF into a run folder, so that the folder holds all that belongs to its run."""
+    path = folder.path / "artifacts" / neff.name
+    try:
+        path.parent.mkdir(exist_ok=True)
+        shutil.copyfile(neff, path)
+    except OSError as error:
+        raise unwritable(folder.path, error) from None
+    return path
 
 
 def _outputs(
