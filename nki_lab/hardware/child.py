@@ -152,7 +152,7 @@ class _Output:
     def __init__(self, path: Path, say: Callable[[str], None] | None) -> None:
         self._say = say
         self._kept = bytearray()
-        self._line = bytearray()
+        self._line = b""
         self._written = 0
         try:
             self._file = open(path, "ab")  # noqa: SIM115 - closed with the child
@@ -170,7 +170,7 @@ class _Output:
             except OSError:  # a full disk: what it printed is still shown
                 self._written = FILE_BYTES
         *lines, rest = (self._line + data).split(b"\n")
-        self._line = bytearray(rest[-KEPT_BYTES:])
+        self._line = rest[-KEPT_BYTES:]
         for line in lines:
             self._tell(line)
 
@@ -191,8 +191,8 @@ class _Output:
     def close(self) -> None:
         """Tell an unfinished line, and close the file."""
         if self._line:
-            self._tell(bytes(self._line))
-            self._line.clear()
+            self._tell(self._line)
+            self._line = b""
         try:
             self._file.close()
         except OSError:

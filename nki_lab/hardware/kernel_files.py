@@ -136,11 +136,16 @@ class KernelFiles:
         first = source.first_line - 1
         for number, piece in enumerate(space["pieces"]):
             lines = piece["lines"]
-            is_free = not any(lines[first : first + len(text)]) and node.name not in piece["defined"]
+            is_free = (
+                not any(lines[first : first + len(text)]) and node.name not in piece["defined"]
+            )
             if piece["filename"] == source.filename and is_free:
                 break
         else:
-            number, piece = len(space["pieces"]), {"filename": source.filename, "lines": [], "defined": []}
+            number, piece = (
+                len(space["pieces"]),
+                {"filename": source.filename, "lines": [], "defined": []},
+            )
             space["pieces"].append(piece)
         lines = piece["lines"]
         lines += [""] * (first + len(text) - len(lines))
@@ -204,7 +209,10 @@ class KernelFiles:
                     f"{what} is an array of {array.nbytes:,} bytes", "pass it as an argument"
                 )
             data = np.ascontiguousarray(array).tobytes().hex()
-            return {"data": [array.dtype.name, list(array.shape), data], "scalar": array is not value}
+            return {
+                "data": [array.dtype.name, list(array.shape), data],
+                "scalar": array is not value,
+            }
         if isinstance(value, Enum):
             kind = self._value(what, type(value), depth=1)
             return {"member": [kind, value.name]}
@@ -241,7 +249,9 @@ class KernelFiles:
             kind = self._importable(what, type(value))
             return {"call": [kind, [inner(what, part) for part in value]]}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            fields = {f.name: inner(what, getattr(value, f.name)) for f in dataclasses.fields(value)}
+            fields = {
+                f.name: inner(what, getattr(value, f.name)) for f in dataclasses.fields(value)
+            }
             return {"object": [self._importable(what, type(value)), fields]}
         return None
 
@@ -295,7 +305,11 @@ class KernelFiles:
                 f"{what} comes from {Path(file).name}, which imports {_OWN}",
                 f"import {self._dialect.root} there",
             )
-        folder = str(Path(file).resolve().parents[module.__name__.count(".") + (Path(file).stem == "__init__")])
+        folder = str(
+            Path(file)
+            .resolve()
+            .parents[module.__name__.count(".") + (Path(file).stem == "__init__")]
+        )
         if folder not in self.folders:
             self.folders.append(folder)
 
@@ -333,9 +347,7 @@ def _official_names(dialect: Dialect) -> dict[int, tuple[str, str]]:
 def _names_read(code: CodeType, node: ast.FunctionDef) -> set[str]:
     """Return the names that a function reads from outside: its code, the functions in it, and its defaults."""
     loads = ("LOAD_GLOBAL", "LOAD_NAME")
-    names = {
-        i.argval for c in codes_of(code) for i in dis.get_instructions(c) if i.opname in loads
-    }
+    names = {i.argval for c in codes_of(code) for i in dis.get_instructions(c) if i.opname in loads}
     defaults = [d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None]
     names |= {n.id for d in defaults for n in ast.walk(d) if isinstance(n, ast.Name)}
     return names | {*code.co_freevars}

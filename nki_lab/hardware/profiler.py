@@ -41,7 +41,15 @@ def capture(runner: Runner, call: Call, folder: RunFolder) -> tuple[Profile, tup
     program = str(runner.toolchain.tools[tool])
     neff = neff_of(folder)
     inputs = [part for n, name in enumerate(call.inputs) for part in (name, f"input_{n}.bin")]
-    command = [program, "capture", "-n", str(neff), "-s", "profile.ntff", f"--profile-nth-exec={_NTH}"]
+    command = [
+        program,
+        "capture",
+        "-n",
+        str(neff),
+        "-s",
+        "profile.ntff",
+        f"--profile-nth-exec={_NTH}",
+    ]
     notes: list[str] = []
     try:
         runner.tool([*command, _DGE, *inputs], call, folder)

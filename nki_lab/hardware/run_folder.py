@@ -40,16 +40,11 @@ class RunFolder:
     @classmethod
     def new(cls, base: Path, name: str) -> RunFolder:
         """Make a folder for a run of a kernel, and remove the oldest ones that no run uses."""
-        stamp = time.strftime("%Y%m%d_%H%M%S")
+        now = time.time_ns()
+        stamp = time.strftime("%Y%m%d_%H%M%S", time.localtime(now // 10**9))
+        path = base / f"{_PREFIX}{stamp}_{now % 10**9:09d}_{os.getpid()}_{name}"
         try:
-            base.mkdir(parents=True, exist_ok=True)
-            for number in range(10_000):
-                path = base / f"{_PREFIX}{stamp}_{os.getpid()}_{number:04d}_{name}"
-                try:
-                    path.mkdir()
-                except FileExistsError:
-                    continue
-                break
+            path.mkdir(parents=True)
             folder = cls(path)
             folder._lock = os.open(path / ".in_use", os.O_RDWR | os.O_CREAT, 0o600)
             fcntl.flock(folder._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -117,9 +112,9 @@ def compiled_before(base: Path, key: str) -> Path | None:
 
 def _remove_old(base: Path, keep: Path) -> None:
     folders = sorted(p for p in base.glob(f"{_PREFIX}*") if p.is_dir() and p != keep)
-    for path in folders[: max(len(folders) - KEPT + 1, 0)]:
-        if not _is_used(path):
-            shutil.rmtree(path, ignore_errors=True)
+    unused = [path for path in folders if not _is_used(path)]
+    for path in unused[: max(len(folders) - KEPT + 1, 0)]:
+        shutil.rmtree(path, ignore_errors=True)
 
 
 def _is_used(path: Path) -> bool:

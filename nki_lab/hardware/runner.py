@@ -162,7 +162,11 @@ class Runner:
             before = compiled_before(self.base, key)
             loader = self.toolchain.loader
             if before is not None and loader is not None:
-                request: dict[str, Any] = {"api": "loaded", "neff": str(before), "runner": loader[1]}
+                request: dict[str, Any] = {
+                    "api": "loaded",
+                    "neff": str(before),
+                    "runner": loader[1],
+                }
                 result = self._child(folder, call, request, loader[0])
                 neff: str | None = str(_kept(folder, before))
             else:
@@ -355,7 +359,9 @@ class Runner:
             self._request(folder, call)
             request = {"api": "loaded", "neff": str(neff), "runner": package, **asked}
             durations = self._child(folder, call, request, python)["durations_us"]
-            shares = {p: float(np.percentile(durations, p)) for p in (0, 1, 10, 25, 50, 90, 99, 100)}
+            shares = {
+                p: float(np.percentile(durations, p)) for p in (0, 1, 10, 25, 50, 90, 99, 100)
+            }
             return self._latency(call, shares, warmup, iters, package)
         raise ToolchainError(
             f"{call.name} cannot be timed on the device: neuron-bench, nrtpy and spike are not installed",

@@ -15,7 +15,16 @@ import traceback
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: Distributions whose versions a result tells.
-DISTRIBUTIONS = ("nki", "neuronx-cc", "nrtpy", "spike", "torch-neuronx", "torch-xla", "jax-neuronx", "numpy")
+DISTRIBUTIONS = (
+    "nki",
+    "neuronx-cc",
+    "nrtpy",
+    "spike",
+    "torch-neuronx",
+    "torch-xla",
+    "jax-neuronx",
+    "numpy",
+)
 
 
 def main(folder):
@@ -24,20 +33,18 @@ def main(folder):
     with open(os.path.join(folder, "request.json"), encoding="utf-8") as file:
         request = json.load(file)
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != HERE] + request["folders"]
-    result = {"ok": False}
+    answer, problem = {}, None
     try:
-        result.update(ACTIONS[request["api"]](Call(folder, request)), ok=True)
+        answer = ACTIONS[request["api"]](Call(folder, request))
     except BaseException as error:
-        if isinstance(error, SystemExit) and not error.code:
-            raise
         traceback.print_exc()
-        result["error"] = {"type": type(error).__name__, "text": str(error)}
-    result["versions"] = _versions()
+        problem = {"type": type(error).__name__, "text": str(error)}
+    result = dict(answer, ok=problem is None, error=problem, versions=_versions())
     path = os.path.join(folder, "result.json")
     with open(path + ".part", "w", encoding="utf-8") as file:
         json.dump(result, file)
     os.replace(path + ".part", path)
-    return 0 if result["ok"] else 1
+    return 0 if problem is None else 1
 
 
 def _end_with_parent():
@@ -106,7 +113,9 @@ class Call:
             for name, value in space["names"].items():
                 if not _holds_function(value):
                     vars(module)[name] = self.value(value)
-        self._texts = [[self._executed(m, p) for p in s["pieces"]] for m, s in zip(self._modules, spaces)]
+        self._texts = [
+            [self._executed(m, p) for p in s["pieces"]] for m, s in zip(self._modules, spaces)
+        ]
         self._functions = [
             {key: self._texts[n][piece][name] for key, (piece, name) in space["functions"].items()}
             for n, space in enumerate(spaces)
@@ -138,7 +147,9 @@ class Call:
         """Return the kernel with the official decorator, its schedule and its grid."""
         kernel = self._jit(self.request["kernel"], self.function())
         if self.request["schedule"]:
-            kernel = kernel.with_schedule([(a, b if isinstance(b, str) else list(b)) for a, b in self.request["schedule"]])
+            kernel = kernel.with_schedule(
+                [(a, b if isinstance(b, str) else list(b)) for a, b in self.request["schedule"]]
+            )
         return self.launched(kernel)
 
     def launched(self, kernel):
@@ -263,7 +274,12 @@ class Call:
         file = name + ".bin"
         with open(os.path.join(self.folder, file), "wb") as out:
             out.write(array.tobytes())
-        return {"file": file, "dtype": array.dtype.name, "shape": list(np.shape(value)), "itemsize": array.itemsize}
+        return {
+            "file": file,
+            "dtype": array.dtype.name,
+            "shape": list(np.shape(value)),
+            "itemsize": array.itemsize,
+        }
 
     def neff(self):
         """Return the newest NEFF below the folder, or None."""
@@ -304,7 +320,7 @@ def standalone(call):
 
 def baremetal(call):
     """Run with neuronxcc.nki: nki.baremetal compiles and executes."""
-    from neuronxcc import nki
+    nki = importlib.import_module("neuronxcc.nki")
 
     artifacts = os.path.join(call.folder, "artifacts")
     os.makedirs(artifacts, exist_ok=True)
@@ -316,15 +332,13 @@ def baremetal(call):
 
 def benchmark(call):
     """Time with neuronxcc.nki: nki.benchmark runs the official neuron-bench."""
-    from neuronxcc import nki
+    nki = importlib.import_module("neuronxcc.nki")
 
     artifacts = os.path.join(call.folder, "benchmark")
     os.makedirs(artifacts, exist_ok=True)
     os.chdir(artifacts)
     warmup, iters = call.request["warmup"], call.request["iters"]
-    kernel = nki.benchmark(
-        call.function(), warmup=warmup, iters=iters, save_neff_name="file.neff"
-    )
+    kernel = nki.benchmark(call.function(), warmup=warmup, iters=iters, save_neff_name="file.neff")
     args, kwargs = call.arguments()
     launched = call.launched(kernel)
     launched(*args, **kwargs)
@@ -345,7 +359,9 @@ def loaded(call):
     model = model_of.load_from_neff(request["neff"], request["name"], core_id=0)
     names = list(model.input_tensors_info)
     if len(names) != len(call.arrays):
-        raise RuntimeError("the NEFF has the inputs %s, and the call has %d arrays" % (names, len(call.arrays)))
+        raise RuntimeError(
+            "the NEFF has the inputs %s, and the call has %d arrays" % (names, len(call.arrays))
+        )
     by_name = dict(zip(request["inputs"], call.arrays))
     if set(by_name) != set(names):
         raise RuntimeError("the NEFF has the inputs %s, and the kernel %s" % (names, list(by_name)))
@@ -356,7 +372,11 @@ def loaded(call):
     }
     if request["iters"]:
         timed = model.benchmark(
-            inputs, outputs, warmup_iter=request["warmup"], benchmark_iter=request["iters"], mode="device"
+            inputs,
+            outputs,
+            warmup_iter=request["warmup"],
+            benchmark_iter=request["iters"],
+            mode="device",
         )
         return {"durations_us": [1000.0 * ms for ms in timed.durations_ms]}
     model(inputs=inputs, outputs=outputs)
