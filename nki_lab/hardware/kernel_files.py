@@ -134,22 +134,23 @@ class KernelFiles:
     ) -> list[Any]:
         """Add the text of a function to a piece of its file, and return (number of the piece, its name there)."""
         first = source.first_line - 1
-        for number, piece in enumerate(space["pieces"]):
-            lines = piece["lines"]
-            is_free = (
-                not any(lines[first : first + len(text)]) and node.name not in piece["defined"]
-            )
-            if piece["filename"] == source.filename and is_free:
-                break
-        else:
-            number, piece = (
-                len(space["pieces"]),
-                {"filename": source.filename, "lines": [], "defined": []},
-            )
-            space["pieces"].append(piece)
+        places = slice(first, first + len(text))
+        number = next(
+            (
+                n
+                for n, piece in enumerate(space["pieces"])
+                if piece["filename"] == source.filename
+                and node.name not in piece["defined"]
+                and not any(piece["lines"][places])
+            ),
+            len(space["pieces"]),
+        )
+        if number == len(space["pieces"]):
+            space["pieces"].append({"filename": source.filename, "lines": [], "defined": []})
+        piece = space["pieces"][number]
         lines = piece["lines"]
         lines += [""] * (first + len(text) - len(lines))
-        lines[first : first + len(text)] = text
+        lines[places] = text
         piece["defined"].append(node.name)
         return [number, node.name]
 

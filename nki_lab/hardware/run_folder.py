@@ -101,7 +101,7 @@ class RunFolder:
 
 
 def compiled_before(base: Path, key: str) -> Path | None:
-    """Return the NEFF of an earlier run of the same kernel, inputs, chip, versions and flags; None where none is left."""
+    """Return the NEFF of an earlier run of the same kernel, inputs, chip, versions and flags; None without."""
     for path in sorted(base.glob(f"{_PREFIX}*"), reverse=True):
         described = RunFolder(path).described
         neff = described.get("neff")

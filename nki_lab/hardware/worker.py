@@ -2,9 +2,11 @@
 
     python worker.py FOLDER        reads FOLDER/request.json, writes FOLDER/result.json
 
-It is run by the interpreter that has the official package, which need not have nki_lab: it needs Python 3.9 and NumPy.
+It is run by the interpreter that has the official package, which need not have nki_lab: it needs Python 3.10 and NumPy.
 Nothing of the runtime is left when it has ended, so the device is free. It ends, too, when whoever started it is gone.
 """
+
+from __future__ import annotations
 
 import importlib
 import json
@@ -12,6 +14,7 @@ import os
 import sys
 import threading
 import traceback
+from typing import Any
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 #: Distributions whose versions a result tells.
@@ -27,13 +30,14 @@ DISTRIBUTIONS = (
 )
 
 
-def main(folder):
+def main(folder: str) -> int:
     """Answer the request of a folder; return the exit code."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with open(os.path.join(folder, "request.json"), encoding="utf-8") as file:
         request = json.load(file)
     sys.path[:] = [p for p in sys.path if os.path.abspath(p or ".") != HERE] + request["folders"]
-    answer, problem = {}, None
+    answer: dict[str, Any] = {}
+    problem = None
     try:
         answer = ACTIONS[request["api"]](Call(folder, request))
     except BaseException as error:
@@ -47,7 +51,7 @@ def main(folder):
     return 0 if problem is None else 1
 
 
-def _end_with_parent():
+def _end_with_parent() -> None:
     """End this process, and those it has started, when its input is closed: whoever started it is gone."""
     import signal
 
@@ -56,7 +60,7 @@ def _end_with_parent():
     os.killpg(os.getpgid(0), signal.SIGKILL)
 
 
-def _versions():
+def _versions() -> dict[str, str]:
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {"python": sys.version.split()[0]}
@@ -68,7 +72,7 @@ def _versions():
     return versions
 
 
-def dtype_named(name):
+def dtype_named(name: str) -> Any:
     """Return the NumPy dtype of a name; those that NumPy lacks are of ml_dtypes."""
     import numpy as np
 
@@ -79,53 +83,54 @@ def dtype_named(name):
             import ml_dtypes
         except ImportError:
             raise RuntimeError(
-                "%s has no ml_dtypes, which arrays of %s need" % (sys.executable, name)
-            )
+                f"{sys.executable} has no ml_dtypes, which arrays of {name} need"
+            ) from None
         return np.dtype(getattr(ml_dtypes, name))
 
 
 class Call:
     """A kernel with the arguments of a call, as this process sees them."""
 
-    def __init__(self, folder, request):
+    def __init__(self, folder: str, request: dict[str, Any]) -> None:
         self.folder, self.request = folder, request
-        self.arrays = [self.array(a["file"], a["dtype"], a["shape"]) for a in request["arrays"]]
-        self._kernels = {}
-        self._modules = []
+        self.arrays = [self._array(a["file"], a["dtype"], a["shape"]) for a in request["arrays"]]
+        self._kernels: dict[Any, Any] = {}
+        self._modules: list[Any] = []
 
-    def array(self, file, dtype, shape):
+    def _array(self, file: str, dtype: str, shape: list[int]) -> Any:
         import numpy as np
 
         kind = dtype_named(dtype)
         data = np.fromfile(os.path.join(self.folder, file), dtype=np.uint8)
         return np.array(data).view(kind).reshape(shape) if data.size else np.zeros(shape, kind)
 
-    def function(self):
+    def function(self) -> Any:
         """Return the author's function, with all that it reads."""
         import types
 
         spaces = self.request["namespaces"]
         for number in range(len(spaces)):
-            module = types.ModuleType("kernel_%d" % number)
+            module = types.ModuleType(f"kernel_{number}")
             sys.modules[module.__name__] = module
             self._modules.append(module)
-        for module, space in zip(self._modules, spaces):
+        for module, space in zip(self._modules, spaces, strict=True):
             for name, value in space["names"].items():
                 if not _holds_function(value):
                     vars(module)[name] = self.value(value)
         self._texts = [
-            [self._executed(m, p) for p in s["pieces"]] for m, s in zip(self._modules, spaces)
+            [self._executed(m, p) for p in s["pieces"]]
+            for m, s in zip(self._modules, spaces, strict=True)
         ]
         self._functions = [
             {key: self._texts[n][piece][name] for key, (piece, name) in space["functions"].items()}
             for n, space in enumerate(spaces)
         ]
-        for module, space in zip(self._modules, spaces):
+        for module, space in zip(self._modules, spaces, strict=True):
             for name, value in space["names"].items():
                 vars(module)[name] = self.value(value)
         return self._function(self.request["kernel"])
 
-    def _executed(self, module, name):
+    def _executed(self, module: Any, name: str) -> dict[str, Any]:
         """Execute a file of the author's text, and return the functions that it defines."""
         import __future__
 
@@ -140,10 +145,10 @@ class Call:
         vars(module).update(before)
         return {n: v for n, v in after.items() if before.get(n) is not v}
 
-    def _function(self, place):
+    def _function(self, place: list[Any]) -> Any:
         return self._functions[place[0]][place[1]]
 
-    def jitted(self):
+    def jitted(self) -> Any:
         """Return the kernel with the official decorator, its schedule and its grid."""
         kernel = self._jit(self.request["kernel"], self.function())
         if self.request["schedule"]:
@@ -152,103 +157,103 @@ class Call:
             )
         return self.launched(kernel)
 
-    def launched(self, kernel):
+    def launched(self, kernel: Any) -> Any:
         """Return a kernel on its grid."""
         grid = self.request["grid"]
         return kernel[grid[0] if len(grid) == 1 else tuple(grid)] if grid else kernel
 
-    def _jit(self, place, function):
+    def _jit(self, place: list[Any], function: Any) -> Any:
         key = tuple(place)
         if key not in self._kernels:
             self._kernels[key] = importlib.import_module(self.request["namespace"]).jit(function)
         return self._kernels[key]
 
-    def arguments(self):
+    def arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and the keyword arguments of the call."""
         call = self.request["call"]
         args = [self.value(value) for value in call["args"]]
         return args, {name: self.value(value) for name, value in call["kwargs"].items()}
 
-    def value(self, encoded):
+    def value(self, encoded: dict[str, Any]) -> Any:
         """Return the value that was encoded; see `hardware.kernel_files`."""
         kind, value = next(iter(encoded.items()))
         return getattr(self, "_of_" + kind)(value, encoded)
 
-    def _of_array(self, value, encoded):
+    def _of_array(self, value: Any, encoded: dict[str, Any]) -> Any:
         return self.arrays[value]
 
-    def _of_plain(self, value, encoded):
+    def _of_plain(self, value: Any, encoded: dict[str, Any]) -> Any:
         return value
 
-    def _of_float(self, value, encoded):
+    def _of_float(self, value: Any, encoded: dict[str, Any]) -> Any:
         return float(value)
 
-    def _of_ellipsis(self, value, encoded):
+    def _of_ellipsis(self, value: Any, encoded: dict[str, Any]) -> Any:
         return Ellipsis
 
-    def _of_dtype(self, value, encoded):
+    def _of_dtype(self, value: Any, encoded: dict[str, Any]) -> Any:
         return dtype_named(value)
 
-    def _of_type(self, value, encoded):
+    def _of_type(self, value: Any, encoded: dict[str, Any]) -> Any:
         return dtype_named(value).type
 
-    def _of_data(self, value, encoded):
+    def _of_data(self, value: Any, encoded: dict[str, Any]) -> Any:
         import numpy as np
 
         dtype, shape, data = value
         array = np.frombuffer(bytes.fromhex(data), dtype_named(dtype)).reshape(shape).copy()
         return array[()] if encoded["scalar"] else array
 
-    def _of_name(self, value, encoded):
+    def _of_name(self, value: Any, encoded: dict[str, Any]) -> Any:
         module, name = value
         found = importlib.import_module(module)
         for part in filter(None, name.split(".")):
             found = getattr(found, part)
         return found
 
-    def _of_module(self, value, encoded):
+    def _of_module(self, value: Any, encoded: dict[str, Any]) -> Any:
         return importlib.import_module(value)
 
-    def _of_member(self, value, encoded):
+    def _of_member(self, value: Any, encoded: dict[str, Any]) -> Any:
         return self.value(value[0])[value[1]]
 
-    def _of_function(self, value, encoded):
+    def _of_function(self, value: Any, encoded: dict[str, Any]) -> Any:
         return self._function(value)
 
-    def _of_kernel(self, value, encoded):
+    def _of_kernel(self, value: Any, encoded: dict[str, Any]) -> Any:
         return self._jit(value, self._function(value))
 
-    def _of_partial(self, value, encoded):
+    def _of_partial(self, value: Any, encoded: dict[str, Any]) -> Any:
         from functools import partial
 
         function, args, kwargs = (self.value(part) for part in value)
         return partial(function, *args, **kwargs)
 
-    def _of_tuple(self, value, encoded):
+    def _of_tuple(self, value: Any, encoded: dict[str, Any]) -> Any:
         return tuple(self.value(part) for part in value)
 
-    def _of_list(self, value, encoded):
+    def _of_list(self, value: Any, encoded: dict[str, Any]) -> Any:
         return [self.value(part) for part in value]
 
-    def _of_set(self, value, encoded):
+    def _of_set(self, value: Any, encoded: dict[str, Any]) -> Any:
         return {self.value(part) for part in value}
 
-    def _of_frozenset(self, value, encoded):
+    def _of_frozenset(self, value: Any, encoded: dict[str, Any]) -> Any:
         return frozenset(self.value(part) for part in value)
 
-    def _of_dict(self, value, encoded):
+    def _of_dict(self, value: Any, encoded: dict[str, Any]) -> Any:
         return {self.value(k): self.value(v) for k, v in value}
 
-    def _of_slice(self, value, encoded):
+    def _of_slice(self, value: Any, encoded: dict[str, Any]) -> Any:
         return slice(*(self.value(part) for part in value))
 
-    def _of_range(self, value, encoded):
+    def _of_range(self, value: Any, encoded: dict[str, Any]) -> Any:
         return range(*(self.value(part) for part in value))
 
-    def _of_call(self, value, encoded):
+    def _of_call(self, value: Any, encoded: dict[str, Any]) -> Any:
         return self.value(value[0])(*(self.value(part) for part in value[1]))
 
-    def _of_object(self, value, encoded):
+    def _of_object(self, value: Any, encoded: dict[str, Any]) -> Any:
         kind = self.value(value[0])
         made = object.__new__(kind)
         for name, part in value[1].items():
@@ -257,17 +262,19 @@ class Call:
 
     # -- what came out ---------------------------------------------------------------------------------------------
 
-    def written(self, returned):
+    def written(self, returned: Any) -> dict[str, Any]:
         """Write what came out, and the arrays that the kernel has written; return what was written where."""
-        outputs = [self._written("output_%d" % n, value) for n, value in enumerate(_flat(returned))]
+        outputs = [self._written(f"output_{n}", value) for n, value in enumerate(_flat(returned))]
         inputs = {}
-        for n, (array, described) in enumerate(zip(self.arrays, self.request["arrays"])):
+        for n, (array, described) in enumerate(
+            zip(self.arrays, self.request["arrays"], strict=True)
+        ):
             with open(os.path.join(self.folder, described["file"]), "rb") as file:
                 if file.read() != array.tobytes():
-                    inputs[str(n)] = self._written("updated_%d" % n, array)
+                    inputs[str(n)] = self._written(f"updated_{n}", array)
         return {"outputs": outputs, "updated": inputs, "neff": self.neff()}
 
-    def _written(self, name, value):
+    def _written(self, name: str, value: Any) -> dict[str, Any]:
         import numpy as np
 
         array = np.ascontiguousarray(np.asarray(value))
@@ -281,7 +288,7 @@ class Call:
             "itemsize": array.itemsize,
         }
 
-    def neff(self):
+    def neff(self) -> str | None:
         """Return the newest NEFF below the folder, or None."""
         found = [
             os.path.join(root, file)
@@ -292,13 +299,13 @@ class Call:
         return max(found, key=os.path.getmtime) if found else None
 
 
-def _holds_function(value):
+def _holds_function(value: Any) -> bool:
     if isinstance(value, dict):
         return "function" in value or "kernel" in value or any(map(_holds_function, value.values()))
     return isinstance(value, list) and any(map(_holds_function, value))
 
 
-def _flat(value):
+def _flat(value: Any) -> list[Any]:
     if value is None:
         return []
     if isinstance(value, dict):
@@ -311,14 +318,14 @@ def _flat(value):
 # -- the ways to run -------------------------------------------------------------------------------------------------
 
 
-def standalone(call):
+def standalone(call: Call) -> dict[str, Any]:
     """Run with nki 0.3 or newer: a call with NumPy arrays compiles and executes."""
     kernel = call.jitted()
     args, kwargs = call.arguments()
     return call.written(kernel(*args, **kwargs))
 
 
-def baremetal(call):
+def baremetal(call: Call) -> dict[str, Any]:
     """Run with neuronxcc.nki: nki.baremetal compiles and executes."""
     nki = importlib.import_module("neuronxcc.nki")
 
@@ -330,7 +337,7 @@ def baremetal(call):
     return call.written(kernel(*args, **kwargs))
 
 
-def benchmark(call):
+def benchmark(call: Call) -> dict[str, Any]:
     """Time with neuronxcc.nki: nki.benchmark runs the official neuron-bench."""
     nki = importlib.import_module("neuronxcc.nki")
 
@@ -348,7 +355,7 @@ def benchmark(call):
     return {"percentiles_us": {str(p): float(latency.get_latency_percentile(p)) for p in shares}}
 
 
-def loaded(call):
+def loaded(call: Call) -> dict[str, Any]:
     """Run a NEFF with nrtpy or spike, and time it where iterations are asked for."""
     request = call.request
     package = importlib.import_module(request["runner"])
@@ -358,13 +365,9 @@ def loaded(call):
         package.configure(visible_cores=request["cores"])
     model = model_of.load_from_neff(request["neff"], request["name"], core_id=0)
     names = list(model.input_tensors_info)
-    if len(names) != len(call.arrays):
-        raise RuntimeError(
-            "the NEFF has the inputs %s, and the call has %d arrays" % (names, len(call.arrays))
-        )
-    by_name = dict(zip(request["inputs"], call.arrays))
+    by_name = dict(zip(request["inputs"], call.arrays, strict=True))
     if set(by_name) != set(names):
-        raise RuntimeError("the NEFF has the inputs %s, and the kernel %s" % (names, list(by_name)))
+        raise RuntimeError(f"the NEFF has the inputs {names}, and the kernel {list(by_name)}")
     inputs = {name: tensor_of.from_numpy(by_name[name], name, core_id=0) for name in names}
     outputs = {
         name: tensor_of.from_numpy(_zeros(info), name, core_id=0)
@@ -387,7 +390,7 @@ def loaded(call):
     return call.written([outputs[name].numpy() for name in ordered])
 
 
-def _zeros(info):
+def _zeros(info: Any) -> Any:
     import numpy as np
 
     dtype = getattr(info, "dtype", None) or info["dtype"]

@@ -36,7 +36,6 @@ from nki_lab.errors import (
     Needs,
     NkiError,
     NotModelled,
-    ToolchainError,
 )
 from nki_lab.errors.beta1 import older
 from nki_lab.ir.building.builder import Watch

@@ -70,7 +70,7 @@ def test_one_that_hangs_is_ended_and_others_are_not(tmp_path):
         child_grace, child.GRACE_S = child.GRACE_S, 0.2
         try:
             with pytest.raises(
-                DeviceTimedOut, match="(?s)sh was ended after 0.6 seconds.*'waiting'.*output.txt"
+                DeviceTimedOut, match=r"(?s)sh was ended after 0.6 seconds.*'waiting'.*output.txt"
             ):
                 run(tmp_path, script, seconds=0.6)
         finally:
@@ -129,7 +129,7 @@ def test_a_folder_that_is_gone_says_so(tmp_path):
         path.unlink()
     folder.path.rmdir()
     assert folder.described == {}
-    with pytest.raises(ToolchainError, match="result.json is not in the run folder"):
+    with pytest.raises(ToolchainError, match=r"result\.json is not in the run folder"):
         folder.read("result.json")
     with pytest.raises(ToolchainError, match="cannot be written: No such file"):
         folder.write("a", b"")
