@@ -19,7 +19,7 @@ class ToolchainError(NkiError):
 
     code = "NKI500"
     page = "The official Neuron packages or a device are missing, or they refused the kernel."
-    wrong = "$ NKI_SIMULATOR=0 nki-lab run copy.py:copy --input x=randn:128x64"
+    wrong = _said("a message that no page tells of")
     right = _ON_THE_SIMULATOR
 
 

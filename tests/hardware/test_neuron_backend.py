@@ -1,0 +1,224 @@
+"""A kernel runs on a device by `backend="neuron"`, on stand-ins of the official tools and packages."""
+
+import os
+import pickle
+import time
+
+import numpy as np
+import pytest
+
+import nki_lab
+from nki_lab import language as nl
+from nki_lab.api import nki
+from nki_lab.backends import neuron
+from nki_lab.errors import (
+    DeviceBusy,
+    DeviceOutOfBounds,
+    DeviceTimedOut,
+    NoDevice,
+    ProcessDied,
+    ToolchainError,
+)
+from tests.cli.conftest import Command, command, write  # noqa: F401
+from tests.hardware.standins import Machine
+from tests.magics.notebook import Notebook, bare, notebook, shell  # noqa: F401
+
+X = np.random.default_rng(21).standard_normal((128, 24)).astype(np.float32)
+Y = np.random.default_rng(22).standard_normal((128, 24)).astype(np.float32)
+ERROR = 1e-3  # of the values of the stand-in
+
+
+def tripled(tile):
+    return nl.multiply(tile, 3.0)
+
+
+@nki.jit
+def scaled_sum(x, y, shift=0.5):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.add(nl.add(tripled(nl.load(x)), nl.load(y)), shift))
+    nl.store(y, nl.multiply(nl.load(y), 2.0))
+    return out
+
+
+EXPECTED = 3 * X + Y + 0.5
+
+
+def settled(machine, monkeypatch):
+    """Let this process use a machine, and keep its runs there."""
+    machine.install(monkeypatch)
+    monkeypatch.setenv("NKI_LAB_DEVICE_RUNS", str(machine.root / "runs"))
+    neuron._latest.clear()
+    return machine
+
+
+@pytest.fixture(scope="module")
+def patched():
+    with pytest.MonkeyPatch.context() as patch:
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def machine(tmp_path_factory, patched):
+    """Make a machine with nki 0.6, whose values and times differ from the model's."""
+    machine = Machine(tmp_path_factory.mktemp("machine"), ls="instance")
+    machine.change(value_error=ERROR, time_ratios={"vector": 1.5})
+    return settled(machine, patched)
+
+
+@pytest.fixture(autouse=True)
+def nothing_planted(request):
+    yield
+    if "machine" in request.fixturenames:
+        request.getfixturevalue("machine").plant("")
+
+
+@pytest.fixture(scope="module")
+def both(machine):
+    """One run on both, and what it printed."""
+    y = Y.copy()
+    result = nki_lab.run(scaled_sum, X, y, backend="both", core=2, iters=30, warmup=4)
+    return result, y
+
+
+def test_values_are_those_of_the_device(both, machine):
+    result, y = both
+    assert result.origin == "measured on trn2, core 2"
+    np.testing.assert_allclose(result.value, EXPECTED, 2 * ERROR)
+    assert np.abs(result.value - EXPECTED).max() > ERROR  # and not the simulator's
+    np.testing.assert_allclose(result.modelled.value, EXPECTED, 1e-5)
+    assert result.modelled.origin == "modelled"
+    np.testing.assert_array_equal(y, 2 * Y)  # what the kernel writes into its inputs
+    (note,) = result.run.notes
+    worst = np.unravel_index(np.abs(result.value - result.modelled.value).argmax(), X.shape)
+    assert f"at {[*map(int, worst)]} " in note and "max rel error 0.001 at" in note
+
+
+def test_the_child_has_its_variables_before_it_imports(both, machine):
+    described = both[0].run.folder.described
+    told = described["environment"]
+    assert told["NEURON_RT_VISIBLE_CORES"] == "2" and told["NEURON_LOGICAL_NC_CONFIG"] == "1"
+    assert told["NEURON_PLATFORM_TARGET_OVERRIDE"] == "trn2" and "NKI_SIMULATOR" not in told
+    assert described["versions"]["nki"] == "0.6.0" and described["neff"].endswith("kernel.neff")
+    assert "neuron" not in " ".join(os.environ).lower().replace("nki_lab_neuron_python", "")
+
+
+def test_times_are_measured_and_lie_beside_the_model(both):
+    result, _ = both
+    profile = result.profile
+    assert not profile.is_simulation and profile.origin.startswith(
+        "measured on trn2.3xlarge, core 2"
+    )
+    compared = nki_lab.compare(result.modelled, result)
+    engines = {row.name: (row.first_ns, row.second_ns) for row in compared.engines}
+    modelled, measured = engines["vector"]
+    assert measured == pytest.approx(1.5 * modelled, rel=0.02)
+    assert any("tripled(nl.load(x))" in row.name for row in compared.lines)  # lines of the author
+    assert "measured on trn2" in repr(result).splitlines()[0]
+    assert result.profile is profile  # captured once
+
+
+def test_a_benchmark_asks_neuron_bench(both, machine):
+    result, _ = both
+    timed = result.benchmark()
+    assert (timed.source, timed.iterations, timed.warmup) == ("neuron-bench", 30, 4)
+    assert timed.latency_ns == pytest.approx(result.profile.total_ns, rel=0.2)
+    assert "measured on trn2, core 2 by neuron-bench" in repr(timed)
+    (call,) = machine.calls("neuron-bench")
+    assert "--warmup=4" in call["arguments"] and "--work=30" in call["arguments"]
+
+
+def test_a_second_run_loads_what_the_first_has_compiled(both, machine):
+    result = nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron", core=2)
+    np.testing.assert_allclose(result.value, both[0].value, 1e-6)
+    request = (result.run.folder.path / "request.json").read_text()
+    assert '"loaded"' in request and '"nrtpy"' in request
+    assert result.run.folder.described["neff"] == os.path.join("artifacts", "kernel.neff")
+    again = pickle.loads(pickle.dumps(result))
+    assert again.origin == result.origin and again.run.folder.path == result.run.folder.path
+
+
+def test_one_that_hangs_is_ended(both, machine):
+    machine.plant("hang", stage="import")
+    start = time.monotonic()
+    with (
+        pytest.raises(DeviceTimedOut, match=r"was ended after 1\.5 seconds"),
+        nki_lab.choices.inside(timeout=1.5),
+    ):
+        nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron")
+    assert time.monotonic() - start < 15
+
+
+def test_an_index_out_of_bounds_offers_the_simulator(both, machine, capfd):
+    machine.plant("oob")  # and the core is free: what hung has ended
+    with pytest.raises(DeviceOutOfBounds, match=r"(?s)simulator.*names the line") as caught:
+        nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron")
+    assert "def scaled_sum" in str(caught.value) and "what was sent and printed is in" in str(
+        caught.value
+    )
+    printed = capfd.readouterr().err
+    assert "out-of-bound access" in printed  # streamed to the cell
+
+
+@pytest.mark.thorough
+def test_who_holds_the_core_is_told(both, machine):
+    machine.occupy(pid=4711, command="python train.py", cores=(0, 1, 2, 3))
+    try:
+        with pytest.raises(DeviceBusy, match=r"cores are held by process 4711 \(python train.py\)"):
+            nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron")
+    finally:
+        machine.change(busy=[])
+    machine.plant("killed")
+    with pytest.raises(ProcessDied, match="SIGKILL"):
+        nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron")
+
+
+@pytest.mark.thorough
+def test_notifications_that_overflow_are_left_out(both, machine):
+    result = nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron", core=2)
+    machine.plant("overflow")
+    assert result.profile.total_ns and any(
+        "notifications overflowed" in f.message for f in result.findings
+    )
+
+
+def test_a_chip_that_is_not_there_and_a_core_that_is_not_there(machine):
+    with pytest.raises(ToolchainError, match="to be compiled for trn1, and the device is trn2"):
+        nki_lab.run(scaled_sum, X, Y, backend="neuron", target="trn1")
+    with pytest.raises(NoDevice, match="there is no core 9: the devices have 0, 1, 2, 3"):
+        nki_lab.run(scaled_sum, X, Y, backend="neuron", core=9)
+    with pytest.raises(
+        ToolchainError, match="running 2 ranks is not supported by the backend `neuron`"
+    ):
+        nki_lab.launch(scaled_sum, 2, (X, Y), backend="neuron")
+
+
+def test_a_device_that_is_not_there_is_told_at_once(tmp_path, monkeypatch, command: Command, write):  # noqa: F811
+    settled(
+        Machine(tmp_path / "none", generation="", ls="", tools=(), runner="", has_devices=False),
+        monkeypatch,
+    )
+    start = time.monotonic()
+    with pytest.raises(
+        NoDevice, match=r"(?s)no Neuron device was found.*neuron-ls: not installed.*help: install"
+    ):
+        nki_lab.run(scaled_sum, X, Y, backend="neuron")
+    assert time.monotonic() - start < 3  # one second on a machine of its own
+    monkeypatch.setenv("NKI_SIMULATOR", "0")
+    with pytest.raises(NoDevice):
+        scaled_sum(X, Y)
+    np.testing.assert_allclose(
+        nki_lab.run(scaled_sum, X, Y.copy(), backend="simulator").value, EXPECTED, 1e-5
+    )
+
+
+def test_differences_say_what_and_where():
+    expected = np.array([[1.0, np.nan, np.inf], [0.0, 4.0, -2.0]])
+    assert "agree in every bit" in neuron.difference_text(expected, expected)
+    found = np.array([[1.0, np.nan, 3.0], [0.5, 4.0, -2.5]])
+    text = neuron.difference_text(found, expected)
+    assert text.startswith(
+        "1 elements are NaN or infinite on one of both, the first at [0, 2]: 3, modelled inf"
+    )
+    assert "max abs error 0.5 at [1, 0] (0.5, modelled 0), max rel error 0.25 at [1, 2]" in text
+    empty = np.zeros((0, 3))
+    assert "agree" in neuron.difference_text(empty, empty)
