@@ -157,7 +157,7 @@ def test_use_holds_from_now_on_or_in_a_block(monkeypatch):
             "show",
             "--show is an option of cells and commands; in Python, call .show() of the result",
         ),
-        ("colour", "choices: target, nki, dialect, lnc, "),
+        ("xyzzy", "choices: target, nki, dialect, lnc, "),
     ],
 )
 def test_a_wrong_keyword_names_the_right_one(keyword, help):
