@@ -185,7 +185,8 @@ class Machine:
                 folder.mkdir()
                 (folder / "__init__.py").write_text("")
             (folder / "__init__.py").write_text(
-                "from tests.hardware.standin.machine import Machine\n"
+                "from tests.hardware.standin.machine import Machine, forget_choices\n"
+                "forget_choices()\n"
                 f"from tests.hardware.standin.{standin} import become\n"
                 f"become(__name__, Machine({str(self.root)!r}))\n"
             )
@@ -197,7 +198,8 @@ class Machine:
         script.write_text(
             f"import sys\nsys.path.insert(0, {str(ROOT)!r})\n"
             f"from tests.hardware.standin.{module} import main\n"
-            "from tests.hardware.standin.machine import Machine\n"
+            "from tests.hardware.standin.machine import Machine, forget_choices\n"
+            "forget_choices()\n"
             f"main(Machine({str(self.root)!r}){'' if tool == 'neuron-ls' else f', {tool!r}'})\n"
         )
         # neuron-ls needs no packages; without them, Python starts at once.

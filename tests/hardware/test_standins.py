@@ -1,114 +1,132 @@
-"""The stand-ins do what the contract says, and only in their own processes."""
+"""The stand-ins do what a test asks of them, and only in their own processes."""
 
-import json
-import os
 import subprocess
 import sys
-import time
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.hardware.standins import Machine, contract
+import nki_lab
+import nki_lab.language as nl
+from tests.hardware.standin import device, machine
+from tests.hardware.standins import FAULTS, Machine, contract
 
-KERNEL = """\
-import json, sys
-import numpy as np
-import nki
-import nki.language as nl
-
-
-@nki.jit
-def scaled_sum(a, b):
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    nl.store(out, nl.add(nl.multiply(nl.load(a), 3.0), nl.load(b)))
-    return out
-
-
-a = np.random.default_rng(5).standard_normal((128, 24)).astype(np.float32)
-b = np.random.default_rng(6).standard_normal((128, 24)).astype(np.float32)
-np.save("a.npy", a)
-np.save("b.npy", b)
-np.save("out.npy", scaled_sum(a, b))
-"""
-
-
-def call(machine: Machine, *words: object, folder: Path | None = None, **more: str):
-    """Run a command of the machine, and return what came of it."""
-    return subprocess.run(
-        [str(word) for word in words],
-        env=machine.environ | more,
-        cwd=folder or machine.root,
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+MESSAGES = contract()["messages"]
 
 
 @pytest.fixture(scope="module")
-def ran(tmp_path_factory):
-    """Run and capture a kernel on a machine with perturbed values and times."""
-    machine = Machine(tmp_path_factory.mktemp("ran"))
-    machine.change(value_error=1e-3, time_ratios={"vector": 2.0, "dma": 1.5})
-    (machine.root / "kernel.py").write_text(KERNEL)
-    run = call(
-        machine,
-        machine.python,
-        "-I",
-        "kernel.py",
-        NKI_ARTIFACTS_DIR="art",
-        NEURON_RT_VISIBLE_CORES="0",
+def bare(tmp_path_factory):
+    """Make a machine without packages."""
+    return Machine(
+        tmp_path_factory.mktemp("bare"), generation="", runner="", tools=("neuron-explorer",)
     )
-    assert run.returncode == 0, run.stderr
-    captured = call(
-        machine, "neuron-explorer", "capture", "-n", "art/kernel.neff", "-s", "profile.ntff", "--profile-nth-exec=2",
-        "--save-output", "a", "a.npy", "b", "b.npy",
-    )  # fmt: skip
-    assert captured.returncode == 0, captured.stderr
-    assert captured.stdout.splitlines()[-1] == 'saved output "output_0" as "output_0.2"'
-    return machine
 
 
-@pytest.mark.parametrize("variant", [*contract()["neuron-ls"]["variants"], ""])
-def test_neuron_ls_prints_each_variant(tmp_path, variant):
-    machine = Machine(tmp_path, ls=variant, generation="", runner="", devices=2)
-    machine.occupy(pid=17, cores=(5,))
-    if not variant:
-        assert not (machine.bin / "neuron-ls").exists()
-        return
-    start = time.perf_counter()
-    text = call(machine, "neuron-ls", "--json-output").stdout
-    assert time.perf_counter() - start < 5
-    rows = json.loads(text)
-    rows = rows["neuron_devices"] if variant == "wrapper" else rows
-    assert len(rows) == (0 if variant == "empty" else 2)
-    for number, row in enumerate(rows):
-        assert row["neuroncore_ids"] == [4 * number + core for core in range(4)]
-        assert [user["pid"] for user in row["neuron_processes"]] == [17] * number
+@pytest.mark.parametrize("name", MESSAGES)
+def test_each_message_can_be_made_to_occur(bare, capsys, name):
+    message = MESSAGES[name]
+    bare.plant(name, times=1)
+    planted = machine.Machine(bare.root)
+    tool = message.get("tool", "neuron-explorer" if message["stage"] in ("capture", "view") else "")
+    flags = [message["with_flag"]] if "with_flag" in message else []
+    for stage in {"import", "compile", "init", "load", "execute", "capture", "view"} - {
+        message["stage"]
+    }:
+        planted.stage(stage, tool, flags)
+    if flags:
+        planted.stage(message["stage"], tool, [])
+    if tool:
+        if "tool" in message:
+            planted.stage(message["stage"], "neuron-bench", flags)
+        with pytest.raises(SystemExit, match="1"):
+            planted.stage(message["stage"], tool, flags)
+    else:
+        with pytest.raises((RuntimeError, OSError, ModuleNotFoundError, TypeError)) as raised:  # noqa: PT011
+            planted.stage(message["stage"])
+        assert type(raised.value).__name__ == message.get("raises", "RuntimeError")
+        assert str(raised.value) == message.get("error", (message["lines"] or [""])[-1])
+    printed = capsys.readouterr().err
+    if tool or message.get("raises", "RuntimeError") in ("RuntimeError", "NrtError"):
+        assert [line for line in message["lines"] if line not in printed] == []
+    planted.stage(message["stage"], tool, flags)  # once was all
+    bare.plant("")
 
 
-def test_values_are_those_of_the_kernel_with_the_error_that_was_asked_for(ran):
-    a, b, out = (np.load(ran.root / f"{name}.npy") for name in ("a", "b", "out"))
-    wanted = 3 * a + b
-    error = np.abs(out - wanted) / np.maximum(np.abs(wanted), 1e-2)
-    assert 5e-4 < error.max() < 2e-3
-    raw = np.frombuffer((ran.root / "output_0.2").read_bytes(), np.float32).reshape(a.shape)
-    assert np.array_equal(raw, out)
+def test_a_message_that_names_no_page_is_not_in_the_contract():
+    for name, message in MESSAGES.items():
+        assert message["source"], name
+        assert message["lines"] or message["error"], name
+        assert message["source"].startswith(("SDK:", "NKILIB:", "errno")) or message["guess"], name
+    assert not FAULTS.keys() & MESSAGES.keys()
 
 
-def test_a_capture_is_named_by_its_execution(ran):
-    assert {path.name for path in ran.root.glob("*.ntff")} == {"profile_exec_2.ntff"}
+def scaled_sum(a, b):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for row in range(0, 256, 128):
+        left = nl.multiply(nl.load(a[row : row + 128]), 3.0)
+        nl.store(out[row : row + 128], nl.add(left, nl.load(b[row : row + 128])))
+    return out
 
 
-def test_a_run_of_nothing_leaves_the_cores_free(ran):
-    rows = json.loads(call(ran, "neuron-ls", "-j").stdout)
-    assert rows[0]["neuron_processes"] == []
+def by_flow_end(profile):
+    """Return the events by what Flow calls them."""
+    tables = {"instruction": "Instruction", "dma_block": "DmaPacketAggregated"}
+    return {
+        (end, row["id"]): row for end, table in tables.items() for row in profile.records(table)
+    }
+
+
+def test_times_differ_by_the_ratio_of_their_engine_and_the_order_stays(rng):
+    a, b = (rng.standard_normal((256, 40)).astype(np.float32) for _ in range(2))
+    model = nki_lab.run(scaled_sum, a, b, target="trn2").profile
+    other = device.measured(model, {"vector": 2.0, "dma": 1.5}, "trn2.3xlarge")
+    assert (other.is_simulation, other.target) == (False, model.target)
+    ends = {}
+    for table, lane, ratios in (
+        ("Instruction", "engine", {"vector": 2.0}),
+        ("DmaPacketAggregated", "queue_name", {}),
+    ):
+        before = {row["id"]: row for row in model.records(table)}
+        for row in sorted(other.records(table), key=lambda row: row["start_ts"]):
+            old = before[row["id"]]
+            ratio = ratios.get(row[lane], 1.5 if table != "Instruction" else 1.0)
+            length = row["end_ts"] - row["start_ts"]
+            assert length == max(1, round((old["end_ts"] - old["start_ts"]) * ratio))
+            assert row["start_ts"] >= ends.get((table, row[lane]), 0) or table != "Instruction"
+            ends[table, row[lane]] = row["end_ts"]
+    assert model.count("Flow")
+    was, now = map(by_flow_end, (model, other))
+    for flow in model.records("Flow"):
+        first, second = (flow["in_table"], flow["in_id"]), (flow["out_table"], flow["out_id"])
+        if was[first]["end_ts"] <= was[second]["start_ts"]:
+            assert now[first]["end_ts"] <= now[second]["start_ts"]
+    assert other.total_ns > model.total_ns
+    assert device.measured(model, {}, "trn2.3xlarge").total_ns == model.total_ns
+
+
+def test_without_notifications_transfers_are_missing(rng):
+    a, b = (rng.standard_normal((256, 40)).astype(np.float32) for _ in range(2))
+    model = device.measured(
+        nki_lab.run(scaled_sum, a, b, target="trn2").profile, {}, "trn2.3xlarge"
+    )
+    less = device.without_notifications(model, ["hardware_dynamic", "software_dynamic"])
+    assert model.count("DmaPacketAggregated") and not less.count("DmaPacketAggregated")
+    assert less.count("Instruction") == model.count("Instruction")
+    assert {row["in_table"] for row in less.records("Flow")} <= {"instruction"}
 
 
 def test_this_process_has_no_official_package():
-    found = subprocess.run(
-        [sys.executable, "-c", "import importlib.util as u; print(u.find_spec('nki'))"],
-        capture_output=True, text=True, check=True, env=dict(os.environ),
-    )  # fmt: skip
+    code = "import importlib.util as u; print(u.find_spec('nki'))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "None\n"
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("variant", contract()["neuron-ls"]["variants"])
+def test_neuron_ls_starts_at_once(tmp_path, variant):
+    import time
+
+    stand_in = Machine(tmp_path, ls=variant, generation="", runner="")
+    start = time.perf_counter()
+    subprocess.run(["neuron-ls", "-j"], env=stand_in.environ, capture_output=True, check=True)
+    assert time.perf_counter() - start < 0.5

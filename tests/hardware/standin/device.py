@@ -16,16 +16,11 @@ from typing import Any
 import numpy as np
 
 import nki_lab
+from nki_lab.profiler.columns import take
 from nki_lab.profiler.formats import profile_json
 from nki_lab.profiler.profile import Profile
 from tests.hardware.standin import files
 from tests.hardware.standin.machine import Machine
-
-# What a notebook chose is not for the simulator in here.
-for _name in [name for name in os.environ if name.startswith("NKI_LAB_")]:
-    if _name != "NKI_LAB_NKI":
-        del os.environ[_name]
-os.environ["NKI_LAB_PROGRESS"] = "none"
 
 
 class Program:
@@ -40,6 +35,7 @@ class Program:
             members, self.uuid = files.read_neff(neff, machine.contract)
         except Exception:
             machine.fail("invalid", tool)
+        self.has_lines = files.LINES in members
         kernel = neff.with_suffix(".standin")
         kernel.write_bytes(members[files.PROGRAM])
         try:
@@ -57,7 +53,7 @@ class Program:
         self.machine.stage("execute", self.tool)
         arrays = [np.array(inputs[name]) for name in self.inputs]
         result = self.kernel.launch_arrays(arrays)
-        return Execution(self.machine, result, arrays)
+        return Execution(self.machine, result, arrays, self.has_lines)
 
     def zeros(self) -> dict[str, np.ndarray]:
         return {name: np.zeros(t.shape, t.dtype.host) for name, t in self.inputs.items()}
@@ -72,19 +68,22 @@ class Execution:
         profile: the times as they were measured.
     """
 
-    def __init__(self, machine: Machine, result: Any, arrays: Sequence[np.ndarray]) -> None:
+    def __init__(
+        self, machine: Machine, result: Any, arrays: Sequence[np.ndarray], has_lines: bool
+    ) -> None:
         error = machine["value_error"]
         self.outputs = [_wrong(output, error) for output in result.outputs]
         if machine["nan"]:
             for output in self.outputs:
                 output.reshape(-1)[:1] = np.nan
         self.written = arrays
-        self._result, self._machine = result, machine
+        self._result, self._machine, self._has_lines = result, machine, has_lines
 
     @property
     def profile(self) -> Profile:
         chip = self._machine.chip
-        return measured(self._result.profile, self._machine["time_ratios"], chip["instance_type"])
+        ratios = self._machine["time_ratios"]
+        return measured(self._result.profile, ratios, chip["instance_type"], self._has_lines)
 
 
 def _wrong(output: np.ndarray, error: float) -> np.ndarray:
@@ -124,20 +123,54 @@ _FOLLOWS = (
 # -- times -----------------------------------------------------------------------------------------------------------
 
 
-def measured(profile: Profile, ratios: Mapping[str, float], instance: str) -> Profile:
-    """Return a profile as measured: each duration longer by its ratio, and what waited for it later."""
+def measured(
+    profile: Profile, ratios: Mapping[str, float], instance: str, has_lines: bool = True
+) -> Profile:
+    """Return a profile as measured: each duration longer by its ratio, and what waited for it later.
+
+    Lines of the source are in it where the program was compiled with them.
+    """
     tables: dict[str, Any] = {
         name: dict(profile.table(name))
         for name in ("Instruction", "DmaPacketAggregated", "Flow", "KernelInstructions", "KernelIterationVariables",
                      "KernelStackFrames", "TensorInfo", "SbufAllocation")
         if profile.count(name)
     }  # fmt: skip
+    if not has_lines:
+        for name in ("KernelInstructions", "KernelIterationVariables", "KernelStackFrames"):
+            tables.pop(name, None)
+        tables["Instruction"].pop("nki_source_location", None)
     last = profile.span_ns[1]
     if ratios:
         last = _stretched(profile, tables, ratios)
     about = dict(next(profile.records("Metadata")))
     about |= {"is_simulation": False, "instance_type": instance, "last_hw_timestamp": last}
     tables["Metadata"] = {name: [value] for name, value in about.items() if value is not None}
+    return Profile.from_tables(
+        profile.target, tables, is_simulation=False, name=profile.name, metrics=profile.metrics
+    )
+
+
+def without_notifications(profile: Profile, kinds: Sequence[str]) -> Profile:
+    """Return a profile without the transfers of these kinds of queues, and without what refers to them."""
+    tables = {name: dict(profile.table(name)) for name in profile.stored}
+    rows = list(profile.records("DmaPacketAggregated"))
+    gone = {row["id"] for row in rows if row["queue_type"] in kinds}
+    stay = [row["id"] not in gone for row in rows]
+    flows = [
+        not any(
+            flow[f"{end}_table"] == "dma_block" and flow[f"{end}_id"] in gone
+            for end in ("in", "out")
+        )
+        for flow in profile.records("Flow")
+    ]
+    for name, chosen in (("DmaPacketAggregated", stay), ("Flow", flows)):
+        if name in tables and not all(chosen):
+            tables[name] = {
+                c: take(column, np.flatnonzero(chosen)) for c, column in tables[name].items()
+            }
+            if not any(chosen):
+                del tables[name]
     return Profile.from_tables(
         profile.target, tables, is_simulation=False, name=profile.name, metrics=profile.metrics
     )

@@ -10,6 +10,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 import struct
 import tarfile
 import zlib
@@ -19,6 +20,8 @@ from pathlib import Path
 from typing import Any
 
 PROGRAM = "standin/kernel.nkir"
+#: Where the lines of the source are kept, if the kernel was compiled with NKI_DEBUG_INFO.
+LINES = "kernel_debug_info.json"
 _ENGINES = {"tensor": "PE", "vector": "DVE", "scalar": "Activation", "gpsimd": "Pool", "sync": "SP"}
 _KEYS = {"PE": "pe", "DVE": "dve", "Activation": "act", "Pool": "pool", "SP": "sp"}
 _ARCHITECTURES = {"trn1": "sunda", "trn2": "cayman", "trn3": "cayman"}
@@ -41,6 +44,8 @@ def write_neff(path: Path, program: bytes, compiled: Any, contract: Mapping[str,
             f"sg{number:02}/{name}": value for name, value in _graph(kernel, contract).items()
         }
     files[PROGRAM] = program
+    if os.environ.get("NKI_DEBUG_INFO", "").lower() in ("true", "1"):
+        files[LINES] = {"kernel": compiled.kernel.name}
     data = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=data, mode="wb", mtime=0) as packed,

@@ -15,6 +15,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 
+def forget_choices() -> None:
+    """Forget what a notebook has chosen: it is not for the simulator in here."""
+    for name in [
+        name for name in os.environ if name.startswith("NKI_LAB_") and name != "NKI_LAB_NKI"
+    ]:
+        del os.environ[name]
+    os.environ["NKI_LAB_PROGRESS"] = "none"
+
+
 class Machine:
     """Read the machine that a test has made."""
 

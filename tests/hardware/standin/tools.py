@@ -68,7 +68,7 @@ def _capture(machine: Machine, tool: str, words: list[str]) -> None:
     flags = Flags(contract["capture"], words)
     from tests.hardware.standin import device, files
 
-    cores = machine.initialise(tool)
+    machine.initialise(tool)
     program = device.Program(machine, Path(flags["--neff"]), tool)
     inputs = program.zeros()
     for name, file in zip(flags.rest[::2], flags.rest[1::2], strict=True):
@@ -82,12 +82,16 @@ def _capture(machine: Machine, tool: str, words: list[str]) -> None:
     for number in range(1, max(count, nth) + 1):
         execution = program.run(inputs)
         ending = "" if number == 1 else suffix.format(n=number)
-        ranks = int(flags["--collectives-workers-per-node"])
-        rank = f"_rank_{cores[0]}" if ranks > 1 else ""
         if number == nth or "--profile-nth-exec" not in flags:
-            path = session.with_name(f"{session.stem}{rank}{ending}{session.suffix or '.ntff'}")
-            content = device.stored_profile(execution.profile, path.parent)
-            files.write_ntff(path, program.uuid, content, contract)
+            names = _sessions(session, flags, contract["capture"]["rank_suffix"], ending)
+            profile = execution.profile
+            if "--enable-dge-notifs" not in flags:
+                profile = device.without_notifications(
+                    profile, contract["capture"]["needs_notifications"]
+                )
+            content = device.stored_profile(profile, session.parent)
+            for path in names:
+                files.write_ntff(path, program.uuid, content, contract)
         raw, npy = "--save-output" in flags, "--save-output-npy" in flags
         for name, output in zip(program.outputs, execution.outputs, strict=True):
             if not raw and not npy:
@@ -97,6 +101,21 @@ def _capture(machine: Machine, tool: str, words: list[str]) -> None:
             file = f"{name}{'.npy' if npy else ''}" + ("" if number == 1 else f".{number}")
             device.write_array(Path(file), output, npy)
             print(contract["capture"]["saved"].format(name=name, file=file))
+
+
+def _sessions(session: Path, flags: Flags, suffix: str, ending: str) -> list[Path]:
+    """Return the files of an execution: one, or one for each rank."""
+    ranks = range(int(flags["--collectives-workers-per-node"]))
+    if flags["--collectives-profile-id"] != "all":
+        ranks = range(
+            int(flags["--collectives-profile-id"]), int(flags["--collectives-profile-id"]) + 1
+        )
+    told = [suffix.format(rank=rank) for rank in ranks]
+    if "--collectives-workers-per-node" not in flags and "--collectives-worker-count" not in flags:
+        told = [""]
+    return [
+        session.with_name(f"{session.stem}{r}{ending}{session.suffix or '.ntff'}") for r in told
+    ]
 
 
 def _show_session(machine: Machine, tool: str, words: list[str]) -> None:
