@@ -41,7 +41,7 @@ def test_each_message_can_be_made_to_occur(bare, capsys, name):
         with pytest.raises(SystemExit, match="1"):
             planted.stage(message["stage"], tool, flags)
     else:
-        with pytest.raises((RuntimeError, OSError, ModuleNotFoundError, TypeError)) as raised:  # noqa: PT011
+        with pytest.raises((RuntimeError, OSError, ModuleNotFoundError, TypeError)) as raised:
             planted.stage(message["stage"])
         assert type(raised.value).__name__ == message.get("raises", "RuntimeError")
         assert str(raised.value) == message.get("error", (message["lines"] or [""])[-1])
