@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 from nki_lab.views.graph.flow import NODES_SHOWN, DataFlow, Node
@@ -157,14 +158,16 @@ def first_part(trace: ModelTrace) -> str:
     return FORWARD if trace.of(BACKWARD) else ""
 
 
+def _first(trace: ModelTrace) -> bytes:
+    return graph_block(trace, first_part(trace))
+
+
 #: What the graph may be asked for, by the name of the part.
 GRAPHS: dict[str, Callable[[ModelTrace], bytes]] = {
-    "graph": lambda trace: graph_block(trace, first_part(trace)),
+    "graph": _first,
     **{
-        f"graph/{part or 'all'}/{kind}": lambda trace, part=part, kind=kind: graph_block(
-            trace, part, kind == "modules"
-        )
-        for part in ("", "forward", "backward")
-        for kind in ("operators", "modules")
+        f"graph/{part or 'all'}/{kind}": partial(graph_block, part=part, by_module=by_module)
+        for part in ("", FORWARD, BACKWARD)
+        for kind, by_module in (("operators", False), ("modules", True))
     },
 }
