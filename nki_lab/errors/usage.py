@@ -34,6 +34,7 @@ class CheckFailed(UsageError, AssertionError):
     """
 
     code = "NKI601"
+    _is_one_line = False  # the check of an operator tells a table
     comparisons: tuple[Any, ...] = ()
     difference: Any = None
     page = """

@@ -31,6 +31,7 @@ class Row(NamedTuple):
         wanted: computes the same with plain calls of a function.
         needs_reference: plain calls of the operator do not give what is wanted.
         required: an operator that refuses it is of no use.
+        of: what its values are, one after the other and again from the first: "gradient of `x`"; nothing for results.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Row(NamedTuple):
     wanted: Callable[[Any], Any]
     needs_reference: bool = False
     required: bool = False
+    of: tuple[str, ...] = ()
 
 
 class Outcome(NamedTuple):
@@ -87,6 +89,7 @@ class Case:
         name: of the operator.
         operator: what was given.
         arguments: what it is called with, constants among them.
+        names: of the arguments; empty where they have none.
         places: where the tensors are among the arguments.
         wrt: numbers of the tensors that have a gradient, among the tensors.
         kept: numbers of the results that have one; None for all.
@@ -95,6 +98,7 @@ class Case:
     name: str
     operator: Any
     arguments: tuple[Any, ...]
+    names: tuple[str, ...]
     places: tuple[int, ...]
     wrt: tuple[int, ...]
     kept: tuple[int, ...] | None
@@ -103,6 +107,14 @@ class Case:
     def tensors(self) -> tuple[Any, ...]:
         """The tensors among the arguments."""
         return tuple(self.arguments[place] for place in self.places)
+
+    @property
+    def gradients(self) -> tuple[str, ...]:
+        """What gradients there are, in order."""
+        at = [self.places[n] for n in self.wrt]
+        return tuple(
+            f"gradient of `{self.names[n] if self.names else f'argument {n}'}`" for n in at
+        )
 
     def function(self, of: Callable[..., Any]) -> Callable[..., tuple[Any, ...]]:
         """Return a function of the tensors that calls `of` with all arguments, and returns what has gradients."""
@@ -180,7 +192,7 @@ def _case(operator: Any, args: tuple[Any, ...]) -> Case:
     if results := getattr(operator, "results", ()):
         kept = tuple(n for n, name in enumerate(results) if name not in operator.no_grad)
     name = getattr(operator, "name", None) or getattr(operator, "__name__", repr(operator))
-    return Case(str(name), operator, args, places, tuple(floats), kept)
+    return Case(str(name), operator, args, tuple(names), places, tuple(floats), kept)
 
 
 def _chosen(rows: Sequence[Row], only: str | Collection[str] | None) -> list[Row]:
@@ -206,14 +218,16 @@ def _outcome(row: Row, function: Any, plain: Any, tolerance: float | None) -> Ou
         return Outcome(row.name, REFUSED, text)
     if len(found) != len(wanted):
         return Outcome(row.name, DIFFERS, f"{len(found)} results, {len(wanted)} expected")
-    for ours, theirs in zip(found, wanted, strict=True):
+    for n, (ours, theirs) in enumerate(zip(found, wanted, strict=True)):
+        of = f"{row.of[n % len(row.of)]}, " if row.of else ""
         if ours.shape != theirs.shape:
-            return Outcome(row.name, DIFFERS, f"shape {ours.shape}, {theirs.shape} expected")
+            return Outcome(row.name, DIFFERS, f"{of}shape {ours.shape}, {theirs.shape} expected")
         allowed = tolerance or _TOLERANCE.get(str(ours.dtype), 0.0)
         difference = _difference(ours, theirs)
         if not difference <= allowed:
             zero = ", and zero where it is not" * (not ours.any() and bool(theirs.any()))
-            return Outcome(row.name, DIFFERS, f"by {difference:.1e} of the largest element{zero}")
+            text = f"{of}by {difference:.1e} of the largest element{zero}"
+            return Outcome(row.name, DIFFERS, text)
     return Outcome(row.name, MATCHES, "")
 
 

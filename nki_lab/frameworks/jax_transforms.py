@@ -53,7 +53,7 @@ def rows_of(case: Case) -> list[Row]:
     ]
     if not wrt:
         return rows
-    rows += [
+    gradients = [
         Row(
             "grad", lambda f: grad(f)(*args), lambda f: grad(f)(*args), required=with_backward
         ),
@@ -84,13 +84,16 @@ def rows_of(case: Case) -> list[Row]:
             lambda f: jax.grad(_penalty(grad(f)), wrt)(*args),
             needs_reference=True,
         ),
+    ]  # fmt: skip
+    rows += [row._replace(of=case.gradients) for row in gradients]
+    rows.append(
         Row(
             "jvp",
             lambda f: jax.jvp(f, args, tuple(map(_direction, args)))[1],
             lambda f: jax.jvp(f, args, tuple(map(_direction, args)))[1],
             needs_reference=True,
-        ),
-    ]  # fmt: skip
+        )
+    )
     if with_backward and all(args[n].dtype in (jnp.float32, jnp.float64) for n in wrt):
         found = lambda f: _gradcheck(f, args, wrt)  # noqa: E731
         rows.append(Row("check_grads", found, lambda f: None, required=True))

@@ -83,7 +83,7 @@ def rows_of(case: Case) -> list[Row]:
     ]
     if not wrt:
         return rows
-    rows += [
+    gradients = [
         Row(
             "backward", lambda f: plain(f)(*args), lambda f: plain(f)(*args), required=with_backward
         ),
@@ -120,13 +120,16 @@ def rows_of(case: Case) -> list[Row]:
             lambda f: _second(f, args, wrt),
             needs_reference=True,
         ),
+    ]  # fmt: skip
+    rows += [row._replace(of=case.gradients) for row in gradients]
+    rows.append(
         Row(
             "jvp",
             lambda f: T.jvp(f, args, tuple(map(_direction, args)))[1],
             lambda f: torch.autograd.functional.jvp(f, args, tuple(map(_direction, args)))[1],
             needs_reference=True,
-        ),
-    ]  # fmt: skip
+        )
+    )
     if with_backward and all(args[n].dtype in (torch.float32, torch.float64) for n in wrt):
         found = lambda f: _gradcheck(f, args, wrt)  # noqa: E731
         rows.append(Row("gradcheck", found, lambda f: None, required=True))

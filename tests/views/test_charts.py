@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nki_lab.runtime import run
+from nki_lab.views.charts.curves import CurveChart
 from nki_lab.views.charts.model import CHARTS, roofline, transfer_rates, transfer_sizes, utilisation
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.picture import LETTER
@@ -184,3 +185,26 @@ def test_names_with_markup_stay_text_in_scatter_charts() -> None:
         "circle",
         "title",
     }
+
+
+def test_curves_are_drawn_where_their_values_are() -> None:
+    curves = {"PyTorch": (4.0, 1.0, -2.0), "<b>ours</b>": (4.0, 2.0)}
+    chart = CurveChart("Loss & more", "step", "loss", curves)
+    assert repr(chart).splitlines()[1:] == [
+        "step  PyTorch  <b>ours</b>", "0     4        4", "1     1        2", "2     -2",
+    ]  # fmt: skip
+    first, second = chart.figure().to_plotly_json()["data"]
+    assert tuple(first["y"]) == curves["PyTorch"] and list(second["x"]) == [0, 1]
+    assert second["name"] == "&lt;b&gt;ours&lt;/b&gt;" and first["marker"] != second["marker"]
+    root = ElementTree.fromstring(chart.to_svg())
+    lines = [
+        [tuple(map(float, point.split(","))) for point in shape.attrib["points"].split()]
+        for shape in root.iter("{http://www.w3.org/2000/svg}polyline")
+    ]
+    (x0, y0), (x1, y1), (x2, y2) = lines[0]
+    assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2) and x0 < x1
+    assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2) and y0 < y1  # 4, 1 and -2 are as far apart
+    assert lines[1][0] == (x0, y0) and y0 < lines[1][1][1] < y1
+    flat = CurveChart("nothing", "step", "loss", {"zero": (0.0,)})
+    assert "0     0" in repr(flat) and "NaN" not in flat.to_svg()
+    assert set(chart._repr_mimebundle_()) == {PLOTLY, "image/svg+xml", "text/html", "text/plain"}

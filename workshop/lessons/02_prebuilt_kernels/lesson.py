@@ -238,4 +238,4 @@ answer("02.3", ...)
 # * Standard attention moves two square matrices to HBM and back; flash attention never lets them leave the chip.
 # * With few keys the fixed costs of transfers decide, with many keys the matrices do.
 #
-# Next: [04 Profiling](04_profiling.ipynb).
+# Next: [03 Custom operators](03_custom_operators.ipynb).
