@@ -23,6 +23,7 @@ _PUBLIC: dict[str, str] = {
     "jit": "nki_lab.runtime",
     "launch": "nki_lab.runtime",
     "load": "nki_lab.runtime",
+    "load_profile": "nki_lab.hardware.importers",
     "load_ipython_extension": "nki_lab.magics.extension",
     "migrate": "nki_lab.migration",
     "run": "nki_lab.runtime",

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 Saved = Annotated[
-    Path, typer.Argument(metavar="FILE", help="a profile that `nki-lab profile -o` wrote")
+    Path, typer.Argument(metavar="FILE", help="a profile: of `nki-lab profile -o`, neuron-profile or neuron-explorer")
 ]
 
 
@@ -17,7 +17,7 @@ def compare(first: Saved, second: Saved) -> None:
 
     nki-lab compare before.json after.json
     """
+    from nki_lab.hardware.importers import load_profile
     from nki_lab.profiler.analyses.compare import compare_profiles
-    from nki_lab.profiler.formats.files import load
-
-    typer.echo(str(compare_profiles(load(first), load(second))))
+    
+    typer.echo(str(compare_profiles(load_profile(first), load_profile(second))))

@@ -1,4 +1,4 @@
-"""`%nki_ir`, `%nki_layout`, `%nki_profile`, `%nki_timeline`, `%nki_vary`, `%nki_summary` and `%nki_compare`.
+"""The magics that show a run, a stored or measured profile, or a NEFF again.
 
 Each takes a run: a variable that holds a Result or a Profile, or the file of a stored profile; without one, the last
 run of the notebook.
@@ -14,13 +14,19 @@ from typing import Any
 from IPython.core.magic import Magics, line_magic, magics_class, no_var_expand
 from IPython.display import display
 
-from nki_lab.errors import NoKernel, UsageError, close_matches
+from nki_lab.choices import Choices
+from nki_lab.errors import NoKernel, UnknownOption, UsageError, close_matches
+from nki_lab.hardware.importers import load_profile
+from nki_lab.hardware.neff import read_neff
+from nki_lab.hardware.neff_layout import VIEWS as NEFF_VIEWS
+from nki_lab.hardware.neff_layout import neff_text, neff_view
 from nki_lab.magics.show import show
 from nki_lab.profiler.analyses.report import summary_text
 from nki_lab.profiler.profile import Profile
 from nki_lab.runtime import Result
 from nki_lab.session.answers import profile_of
 from nki_lab.session.reading import parse_line
+from nki_lab.views.display import display as displayed
 
 _LAST = "_nki"
 _VALUES = "for example tile_n=128,256,512 target=trn1,trn2, without spaces in between"
@@ -68,8 +74,9 @@ class ViewMagics(Magics):
         """Show the timeline of a run or of a stored profile.
 
         %nki_timeline               the last run
-        %nki_timeline add.json      a stored profile
+        %nki_timeline add.json      a stored profile, or an export or a capture of neuron-profile or neuron-explorer
         %nki_timeline add.parquet --from 1000 --to 250000    a span of its time, in ns
+        %nki_timeline ntff.pftrace --target trn2    an export that does not say which chip it is of
         """
         show(self._part(line, "%nki_timeline"), ("timeline",))
 
@@ -121,6 +128,29 @@ class ViewMagics(Magics):
         first, second = (self._named(word) for word in words)
         show(second, ("timeline",), first)
 
+    @no_var_expand
+    @line_magic
+    def neff_layout(self, line: str) -> None:
+        """Show where the official compiler placed what its transfers move, beside where nki_lab did.
+
+        %neff_layout kernel.neff                the last run beside it, where there is one
+        %neff_layout kernel.neff add_result     the run in a variable beside it
+        """
+        words = _words(line, "%neff_layout")
+        if not 1 <= len(words) <= 2:
+            raise UsageError(
+                f"%neff_layout takes a NEFF and perhaps a run, found {len(words)} words",
+                help="for example %neff_layout kernel.neff add_result",
+            )
+        neff = read_neff(words[0])
+        beside = self._named(words[1]) if len(words) > 1 else self._names.get(_LAST)
+        ours = beside if isinstance(beside, Result) else None
+        print(neff_text(neff, None if ours is None else ours.view_data))
+        chip = neff.target or Choices.current().chip
+        display(displayed(neff_view(neff, chip), NEFF_VIEWS))
+        if ours is not None:
+            show(ours, NEFF_VIEWS[:1])
+
     def _values(self, name: str, text: str) -> list[Any]:
         """Return the values of a parameter: Python's literals, names of the notebook, or texts such as trn2."""
         nodes = _elements(text)
@@ -165,12 +195,17 @@ class ViewMagics(Magics):
         words = _words(line, magic)
         first = next((n for n, word in enumerate(words) if word.startswith("--")), len(words))
         options = parse_line(magic, shlex.join(words[first:]))
-        start, end = getattr(options, "from"), options.to
-        if start is None and end is None:
-            return self._run(words[:first], magic)
+        start, end, target = getattr(options, "from"), options.to, options.target
         named = words[0] if first == 1 else None
         if named is not None and named not in self._names and os.path.exists(named):
-            return Profile.load(named, start_ns=start, end_ns=end)
+            return load_profile(named, target, start, end)
+        if target is not None:
+            raise UnknownOption(
+                "--target says which chip a file is of, and no file is named",
+                help=f"name one, such as {magic} ntff.pftrace --target {target}, or leave --target out",
+            )
+        if start is None and end is None:
+            return self._run(words[:first], magic)
         return profile_of(self._run(words[:first], magic)).between(start, end)
 
     def _run(self, words: list[str], magic: str) -> Result | Profile:
@@ -195,7 +230,7 @@ class ViewMagics(Magics):
         if value is not None:
             return profile_of(value)
         if os.path.exists(word):
-            return profile_of(word)
+            return load_profile(word)
         runs = [name for name, v in self._names.items() if isinstance(v, (Result, Profile))]
         raise UsageError(
             f"`{word}` is neither a run in a variable nor a file",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nki_lab.errors import UsageError
 from nki_lab.profiler.analyses.advice import Advices
@@ -19,7 +19,9 @@ from nki_lab.profiler.analyses.waits import Waits, waits
 from nki_lab.profiler.analyses.what_if import Model, WhatIf, WhatIfs
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.span import part_of, span_of
-from nki_lab.targets import Target
+
+if TYPE_CHECKING:
+    from nki_lab.profiler.formats.imported import Chip
 
 T = TypeVar("T")
 #: What can be asked by name: name -> the method that answers, and whether it is about the core that ends last.
@@ -65,15 +67,15 @@ class Profile(ProfileData):
     @staticmethod
     def load(
         path: str | Path,
-        target: str | Target | None = None,
+        target: Chip = None,
         start_ns: float | None = None,
         end_ns: float | None = None,
     ) -> Profile:
-        """Read a profile that `save` wrote, whatever its format, or a folder of Parquet tables of Neuron Explorer.
+        """Read a profile that `save` wrote, or that neuron-profile or neuron-explorer did, whatever its format.
 
         Args:
             path: the file or folder.
-            target: the chip of a profile of Neuron Explorer that does not tell it; ours do.
+            target: the chip of a measured profile that does not tell it; ours do.
             start_ns, end_ns: read only what lies in this span of time; of a folder the rest is never in memory.
 
         Raises BadFile with one sentence when it is not such a file, damaged, from a newer version, or has more events

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nki_lab.errors import CheckFailed, UsageError
+from nki_lab.hardware.importers import load_profile
 from nki_lab.profiler.analyses.compare import compare_profiles
 from nki_lab.profiler.analyses.report import bound_sentence
 from nki_lab.profiler.answers import ANALYSES, analysis_data, plain
@@ -35,7 +36,7 @@ def profile_of(what: Any, stack: Stack = ()) -> Profile:
     if isinstance(what, Profile):
         return what
     if isinstance(what, (str, Path)):
-        return Profile.load(what)
+        return load_profile(what)
     raise UsageError(
         f"found {type(what).__name__}, expected a run",
         stack=stack,

@@ -22,6 +22,7 @@ from nki_lab.choices import (
     NOTEBOOK,
     RUNS,
     SHOW,
+    TARGET,
     BadValue,
     Choice,
     number,
@@ -290,6 +291,14 @@ for _name, _when in (("from", "from this time on"), ("to", "before this time")):
         (*SPANNED, "profile"),
         _nanoseconds,
     )
+Choice(
+    "target",
+    "NAME",
+    "Chip of a measured profile that does not say which one it is of: {values}.",
+    SPANNED,
+    TARGET.read,
+    TARGET.values,
+)
 Choice(
     "from",
     "VERSION",

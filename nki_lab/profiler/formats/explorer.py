@@ -19,7 +19,7 @@ import numpy as np
 from nki_lab.profiler.columns import Column, Strings, known, to_list
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.explorer_files import CATEGORY, ExplorerFiles
-from nki_lab.profiler.formats.imported import chip_of
+from nki_lab.profiler.formats.imported import Chip, chip_of
 from nki_lab.profiler.formats.parquet_tables import arrow, arrow_errors, read_rows
 from nki_lab.profiler.formats.reading import check_texts, reading
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
@@ -32,11 +32,10 @@ from nki_lab.profiler.span import (
     end_codes,
     refuse_more,
 )
-from nki_lab.targets import Target
 
 
 def load_explorer_folder(
-    path: str | Path, target: str | Target | None = None, span: TimeSpan | None = None
+    path: str | Path, target: Chip = None, span: TimeSpan | None = None
 ) -> ProfileData:
     """Read the profile in a folder of Parquet tables that Neuron Explorer wrote.
 

@@ -22,6 +22,7 @@ from nki_lab.errors import BadFile
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.imported import (
     NUMBERED,
+    Chip,
     Rows,
     chip_of,
     engine_of,
@@ -37,7 +38,6 @@ from nki_lab.profiler.metrics import NS_PER_S
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import BEGINS, ENDS, MOST_EVENTS
 from nki_lab.profiler.tables import BadTable
-from nki_lab.targets import Target
 
 #: Name of an array -> its table, where it is not the table's own name in small letters.
 _TABLES = {"dma": TRANSFERS, "instructions": "Instruction", "dmas": TRANSFERS}
@@ -76,7 +76,7 @@ def is_explorer_json(path: Path) -> bool:
     return name in _TABLES or name in others or _MODEL.fullmatch(name) is not None
 
 
-def load_explorer_json(path: Path, target: str | Target | None = None) -> ProfileData:
+def load_explorer_json(path: Path, target: Chip = None) -> ProfileData:
     """Read the profile in a JSON file of neuron-profile or neuron-explorer.
 
     Args:
@@ -148,7 +148,7 @@ class _Document:
             row.pop("label", None)
         rows.add(row)
 
-    def profile(self, target: str | Target | None) -> ProfileData:
+    def profile(self, target: Chip) -> ProfileData:
         """Return the profile of all that was taken."""
         if not any(self._rows.get(table) for table in NUMBERED):
             return self._of_totals(target)
@@ -215,7 +215,7 @@ class _Document:
             f" says {wanted:,.0f} ns"
         ]
 
-    def _of_totals(self, target: str | Target | None) -> ProfileData:
+    def _of_totals(self, target: Chip) -> ProfileData:
         """Return the profile of a summary alone."""
         totals = dict(self._totals)
         about = self._first("Metadata")

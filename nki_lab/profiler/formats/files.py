@@ -25,9 +25,9 @@ from nki_lab.profiler.formats import traces as import_trace
 from nki_lab.profiler.formats.explorer_files import is_explorer_folder
 from nki_lab.profiler.formats.explorer_json import is_explorer_json, load_explorer_json
 from nki_lab.profiler.formats.foreign_trace import is_foreign_trace, load_foreign_trace
+from nki_lab.profiler.formats.imported import Chip
 from nki_lab.profiler.span import EVENTS, TimeSpan, part_of, refuse_more, span_of
 from nki_lab.progress import doing
-from nki_lab.targets import Target
 
 #: Endings that `save` knows.
 ENDINGS = (".json", ".parquet", ".csv", ".pftrace")
@@ -72,8 +72,8 @@ class Format(NamedTuple):
 
     name: str
     matches: Callable[[Path], bool]
-    load: Callable[[Path, str | Target | None], ProfileData]
-    load_span: Callable[[Path, str | Target | None, TimeSpan], ProfileData] | None = None
+    load: Callable[[Path, Chip], ProfileData]
+    load_span: Callable[[Path, Chip, TimeSpan], ProfileData] | None = None
 
 
 #: Everything that holds a profile; of several that match, the first one reads.
@@ -104,7 +104,7 @@ def _format_of(path: Path) -> Format | None:
 @doing("reading the profile")
 def load(
     path: str | Path,
-    target: str | Target | None = None,
+    target: Chip = None,
     start_ns: float | None = None,
     end_ns: float | None = None,
 ) -> ProfileData:

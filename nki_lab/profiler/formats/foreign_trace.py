@@ -24,6 +24,7 @@ from nki_lab.errors import BadFile
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.explorer_json import COLUMNS, instance_in, name_engine
 from nki_lab.profiler.formats.imported import (
+    Chip,
     Rows,
     chip_of,
     engine_of,
@@ -36,7 +37,6 @@ from nki_lab.profiler.formats.perfetto_events import Counted, Slice, TraceEvents
 from nki_lab.profiler.formats.reading import beginning_of, check_texts, read_bytes, reading
 from nki_lab.profiler.schema import FLOW_ENDS, TRANSFERS
 from nki_lab.profiler.span import BEGINS, ENDS, MOST_EVENTS
-from nki_lab.targets import Target
 
 _ENDINGS = (".pftrace", ".perfetto-trace", ".perfetto", ".pb")
 #: A trace begins with a packet.
@@ -62,7 +62,7 @@ def is_foreign_trace(path: Path) -> bool:
     return path.suffix.lower() in _ENDINGS and _HEAD.match(beginning_of(path)) is not None
 
 
-def load_foreign_trace(path: Path, target: str | Target | None = None) -> ProfileData:
+def load_foreign_trace(path: Path, target: Chip = None) -> ProfileData:
     """Read the profile of a trace in Perfetto's format.
 
     Args:
@@ -139,7 +139,7 @@ class _Taken:
         rows = self._rows.setdefault(table, Rows(table))
         rows.add({"timestamp": event.time, column: value, "pcore_idx": _core(event.track)})
 
-    def profile(self, target: str | Target | None, events: TraceEvents) -> ProfileData:
+    def profile(self, target: Chip, events: TraceEvents) -> ProfileData:
         """Return the profile of all that was taken."""
         if not self._rows.get("Instruction") and not self._rows.get(TRANSFERS):
             tracks = "; ".join(told_names("its tracks", self._others)) or "it has no slices"

@@ -10,6 +10,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -62,14 +63,35 @@ def is_time(field: Field) -> bool:
     )
 
 
-def chip_of(name: str, instance: Any, target: str | Target | None) -> Target:
+@dataclass
+class IfNotTold:
+    """A chip for a file that does not tell it.
+
+    Attributes:
+        target: the chip.
+        is_used: whether a file did not tell it.
+    """
+
+    target: Target
+    is_used: bool = False
+
+
+#: What a reader is given: the chip, or one for a file that does not tell it.
+Chip = str | Target | IfNotTold | None
+
+
+def chip_of(name: str, instance: Any, target: Chip) -> Target:
     """Return the chip that was asked for, or that of an instance such as trn2.48xlarge.
 
     Raises BadFile where neither is known.
     """
-    if target is not None:
+    told = isinstance(instance, str) and instance
+    if isinstance(target, IfNotTold) and not told:
+        target.is_used = True
+        return target.target
+    if target is not None and not isinstance(target, IfNotTold):
         return get_target(target)
-    if not isinstance(instance, str) or not instance:
+    if not told:
         raise BadFile(
             f"{name} does not say which chip it is of",
             help="name it: Profile.load(path, target='trn2'), or --target trn2",

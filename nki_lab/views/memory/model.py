@@ -66,7 +66,7 @@ def memory_map(data: ViewData) -> bytes:
     meta = {
         "memories": memories,
         "operations": len(data.operations),
-        "note": f"{PLACES_TAKEN}; {IN_TIME}",
+        "note": data.about_places or f"{PLACES_TAKEN}; {IN_TIME}",
         "names": list(names),
         "places": [list(place) for place in places],
     }

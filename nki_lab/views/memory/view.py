@@ -44,7 +44,8 @@ def _reached(data: ViewData) -> list[str]:
             f"{memory}: then {free.free:,} bytes are free in every partition, {free.largest:,} of them in one piece"
             f" (fragmentation {free.fragmentation:.1%}); {_overlaps(data, tiles)}",
         ]
-    return [*lines, PLACES_TAKEN, IN_TIME] if lines else []
+    about = [data.about_places] if data.about_places else [PLACES_TAKEN, IN_TIME]
+    return [*lines, *about] if lines else []
 
 
 def _overlaps(data: ViewData, tiles: Occupancy) -> str:
