@@ -8,7 +8,10 @@ from typing import Annotated
 import typer
 
 Saved = Annotated[
-    Path, typer.Argument(metavar="FILE", help="a profile: of `nki-lab profile -o`, neuron-profile or neuron-explorer")
+    Path,
+    typer.Argument(
+        metavar="FILE", help="a profile: of `nki-lab profile -o`, neuron-profile or neuron-explorer"
+    ),
 ]
 
 
@@ -19,5 +22,5 @@ def compare(first: Saved, second: Saved) -> None:
     """
     from nki_lab.hardware.importers import load_profile
     from nki_lab.profiler.analyses.compare import compare_profiles
-    
+
     typer.echo(str(compare_profiles(load_profile(first), load_profile(second))))

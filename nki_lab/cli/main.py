@@ -22,6 +22,7 @@ from nki_lab.cli.execute import execute
 from nki_lab.cli.explain import OptionsAreTopics, explain
 from nki_lab.cli.lab import lab
 from nki_lab.cli.migrate import migrate
+from nki_lab.cli.neff import neff
 from nki_lab.cli.profile import profile
 from nki_lab.cli.progress import show_progress
 from nki_lab.cli.run import run
@@ -83,6 +84,7 @@ app.command()(compare)
 app.command("compile")(compile_)
 app.command()(disasm)
 app.command()(diff)
+app.command()(neff)
 app.command(cls=OptionsAreTopics, context_settings={"ignore_unknown_options": True})(explain)
 app.command()(migrate)
 app.command()(bench)

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 Profiled = Annotated[
-    str,
+    str | None,
     typer.Argument(
         metavar="FILE.py[:KERNEL]",
         help="the kernel; a file may hold only one. Or a file that `nki-lab compile` wrote, or a"
-        " profile that -o or --perfetto wrote, or a folder of Parquet tables of Neuron Explorer",
+        " profile: what -o or --perfetto wrote, or what --import takes",
     ),
 ]
 
@@ -33,9 +33,19 @@ Profiled = Annotated[
 @with_options("profile")
 def profile(
     options: Namespace,
-    kernel: Profiled,
+    kernel: Profiled = None,
     inputs: Inputs = None,
     args: Arguments = None,
+    imported: Annotated[
+        Path | None,
+        typer.Option(
+            "--import",
+            metavar="PATH",
+            help="read a measured profile: what neuron-explorer or neuron-profile exported (folder of Parquet tables,"
+            " JSON, summary-json, Perfetto trace), or an NTFF with its NEFF beside it. With a kernel, the modelled"
+            " run is compared with it",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -61,28 +71,42 @@ def profile(
 
     nki-lab profile add.parquet --from 1000 --to 250000
 
+    nki-lab profile --import ntff.json --target trn2
+
     nki-lab profile add.py:add --input a=randn:128x512 --input b=randn:128x512 --analyse path,stalls
     """
     from nki_lab.cli.kernel_file import check_outputs
+    from nki_lab.hardware.importers import holds_profile, load_profile
+    from nki_lab.profiler.analyses.compare import compare_profiles
     from nki_lab.profiler.analyses.report import report
     from nki_lab.profiler.formats.chrome import save_chrome_trace
-    from nki_lab.profiler.formats.files import check_ending, is_profile, save
-    from nki_lab.profiler.profile import Profile
+    from nki_lab.profiler.formats.files import check_ending, save
     from nki_lab.session.answers import answers
 
+    measured = None if imported is None else str(imported)
+    if kernel is None:
+        kernel, measured = measured, None
+    if kernel is None:
+        raise UnknownOption(
+            "nothing is named whose time is to be shown",
+            help="name the file of a kernel, or a measured profile with --import PATH",
+        )
     check_outputs(kernel, output=output, perfetto=perfetto)
     if output is not None:
         check_ending(output)
     start, end = getattr(options, "from"), options.to
     with ExitStack() as running:
-        if is_profile(kernel):
+        if kernel == str(imported) or holds_profile(kernel):
             _refuse_unused(kernel, options, inputs, args)
-            timed = Profile.load(kernel, options.target, start, end)
+            timed = load_profile(kernel, options.target, start, end)
         else:
             answer = running.enter_context(answered("profile", kernel, inputs, args, options))
             answer.tell_findings(lambda line: typer.echo(line, err=True))
             timed = answer.result.profile.between(start, end)
         typer.echo(report(timed))
+        if measured is not None:
+            other = load_profile(measured, timed.target)
+            typer.echo(f"\n{compare_profiles(other, timed)}")
         if output is not None:
             save(timed, output)
             typer.echo(text_of(["", f"profile written to {output}"]))

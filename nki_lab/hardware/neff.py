@@ -87,7 +87,7 @@ class Transfer:
         dtype: of what arrives.
         nbytes: that leave the source.
         read, written: the part of SBUF at each end; None where that end is no SBUF.
-        place: of its instruction in the program, where a comment tells it; transfers of two engines have no other order.
+        place: of its instruction in the program, where a comment tells it
     """
 
     engine: str

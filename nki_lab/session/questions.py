@@ -298,6 +298,7 @@ Choice(
     SPANNED,
     TARGET.read,
     TARGET.values,
+    check=TARGET.check,
 )
 Choice(
     "from",
