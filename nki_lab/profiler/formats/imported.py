@@ -28,7 +28,7 @@ CATEGORY = "import"
 _ENGINES = {
     "tensor": "tensor", "tensormatrix": "tensor", "tensore": "tensor", "pe": "tensor",
     "vector": "vector", "vectore": "vector", "dve": "vector",
-    "scalar": "scalar", "scalare": "scalar", "act": "scalar", "activation": "scalar",
+    "scalar": "scalar", "scalare": "scalar", "act": "scalar",
     "gpsimd": "gpsimd", "gpsimde": "gpsimd", "pool": "gpsimd",
     "sync": "sync", "synce": "sync", "sp": "sync",
 }  # fmt: skip
