@@ -22,6 +22,7 @@ from nki_lab.frameworks.operator import (
 )
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.runtime.arrays import check_dtype
+from nki_lab.views.models.trace import ModelTrace
 
 #: The functions that an operator keeps, one for each choice of constants; beyond that it begins anew.
 _KEPT = 64
@@ -54,6 +55,12 @@ class JaxOperator(Operator):
         bound = bind_arguments(operator.kernel.source, args, kwargs)
         results = self._calls(*bound.values())
         return self._made(results) if self._constants else self._make(results)
+
+    def trace(self, *args: Any, target: Any = None, **kwargs: Any) -> ModelTrace:
+        """Run the operator and its backward; return their times side by side, with the views of each."""
+        from nki_lab.frameworks.jax_trace import trace_operator
+
+        return trace_operator(self, args, kwargs, target)
 
 
 def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> JaxOperator:

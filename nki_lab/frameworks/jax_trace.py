@@ -18,7 +18,8 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from nki_lab.choices import inside
 from nki_lab.frameworks.device_limits import CALLBACK, CONTROL, refuse
-from nki_lab.frameworks.model_trace import Rows, Tensor, place_at, work_of
+from nki_lab.frameworks.model_trace import Rows, Tensor, place_at, with_backward, work_of
+from nki_lab.frameworks.operator import Operator
 from nki_lab.runtime.recording import record_runs, warn_of
 from nki_lab.source import is_of_library, is_of_package
 from nki_lab.views.models.trace import BACKWARD, FORWARD, ModelTrace
@@ -67,6 +68,28 @@ def trace(
     shown = {name: str(v.tensor()) for name, v in zip(names, given, strict=True)}
     title = getattr(function, "__name__", type(function).__name__)
     return ModelTrace(title, rows.target.name, tuple(rows.rows), shown, value, findings, gradients)
+
+
+def trace_operator(
+    operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], target: Any
+) -> ModelTrace:
+    """Run an operator and its backward on these arguments and return both as a trace."""
+    bound = inspect.signature(operator).bind(*args, **kwargs).arguments
+    arrays = {name: v for name, v in bound.items() if hasattr(v, "shape") and hasattr(v, "dtype")}
+    wrt = operator.wrt or ()
+
+    def call(*given: Any) -> Any:
+        named = dict(zip(arrays, given, strict=True))
+        values = {n: a if n in wrt else jax.lax.stop_gradient(a) for n, a in named.items()}
+        return operator(**(bound | values))
+
+    kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    call.__signature__ = inspect.Signature([inspect.Parameter(n, kind) for n in arrays])  # type: ignore[attr-defined]
+    call.__name__ = operator.__name__
+    given = [jax.numpy.asarray(a) for a in arrays.values()]
+    floats = (jax.numpy.issubdtype(a.dtype, np.floating) for a in given)
+    asks = any(n in wrt and is_float for n, is_float in zip(arrays, floats, strict=True))
+    return with_backward(lambda backward: trace(call, given, target, backward, False), asks)
 
 
 def _names(function: Any, arrays: Sequence[Any]) -> list[str]:

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nki_lab.choices import Choices
+from nki_lab.errors import NkiError
 from nki_lab.frameworks.custom_call import custom_call
 from nki_lab.frameworks.device_limits import beyond_cores, beyond_dtypes, beyond_int32
+from nki_lab.frameworks.operator import Operator
 from nki_lab.profiler.analyses.report import bound_words
 from nki_lab.profiler.analyses.roofline import bf16_equivalent, roofs
 from nki_lab.runtime import Result
 from nki_lab.source import Span
 from nki_lab.targets import Target, get_target
-from nki_lab.views.models.trace import FORWARD, OperatorRow
+from nki_lab.views.models.trace import BACKWARD, FORWARD, ModelTrace, OperatorRow
 from nki_lab.views.run import Place, Remark
 
 
@@ -163,3 +165,27 @@ def place_at(filename: str, line: int) -> Place:
     """Return a line of the model's author."""
     span = Span(filename, line)
     return Place(str(span), span.heading(), span.text.strip(), line)
+
+
+def with_backward(make: Callable[[bool], ModelTrace], asks: bool) -> ModelTrace:
+    """Return what `make` gives with the backward where that is asked for; where there is none, a finding says why."""
+    if not asks:
+        return make(False)
+    try:
+        return make(True)
+    except NkiError as error:
+        trace = make(False)
+        finding = Remark("backward", error.message, error.help)
+        return replace(trace, findings=(*trace.findings, finding))
+
+
+def trace_of_runs(operator: Operator, runs: Sequence[Result]) -> ModelTrace:
+    """Return runs of an operator's kernels as a trace; those of other kernels than its own count as its backward."""
+    rows = Rows(runs[-1].compiled.target)
+    for run in runs:
+        inputs = [Tensor(str(s.dtype), tuple(s.shape), s.nbytes) for s in run.kernel.inputs]
+        outputs = [Tensor(str(t.dtype), tuple(t.shape), 0) for t in run.kernel.outputs]
+        part = FORWARD if run.name == operator.kernel.__name__ else BACKWARD
+        rows.add(run.name, "", inputs, outputs, [run], part=part, key=id(run.compiled))
+    value = runs[-1].value
+    return ModelTrace(operator.name, rows.target.name, tuple(rows.rows), {}, value)

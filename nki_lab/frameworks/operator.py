@@ -25,6 +25,7 @@ from nki_lab.frameworks.results import Results, keys_in, leaves_of, numbered, re
 from nki_lab.ir.program.nodes import OutputRef
 from nki_lab.runtime import CompiledFunction, KernelFunction, as_kernel
 from nki_lab.runtime.recording import warn_of
+from nki_lab.views.models.trace import ModelTrace
 
 #: The programs that an operator keeps; the one that was not used for longest goes first.
 KEPT = 64
@@ -497,6 +498,10 @@ class Operator:
     def _made(self, results: Sequence[Any]) -> Any:
         """Return results in the form of the kernel's, with the constants among them."""
         return self._make([_constant(r, self._constants) for r in results])
+
+    def trace(self, *args: Any, target: Any = None, **kwargs: Any) -> ModelTrace:
+        """Run the operator and its backward; return their times side by side, with the views of each."""
+        raise NotImplementedError
 
     def __reduce__(self) -> Any:
         """Go to another process by its name in a module; else the kernel goes, and is made an operator there."""

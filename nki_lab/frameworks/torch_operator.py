@@ -27,6 +27,7 @@ from nki_lab.frameworks.operator import (
 from nki_lab.frameworks.torch_gradients import as_tuple, record_gradients, tensors_in
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.runtime.arrays import check_dtype, to_library, values_of_torch
+from nki_lab.views.models.trace import ModelTrace
 
 #: Every definition stays: a handle of an operator whose library is gone can end the process.
 _LIBRARIES: dict[str, Any] = {}
@@ -73,6 +74,12 @@ class TorchOperator(Operator):
         if compiles:
             return self._make([_settled(r, self.name) for r in results])
         return self._made(results) if self._constants else self._make(results)
+
+    def trace(self, *args: Any, target: Any = None, **kwargs: Any) -> ModelTrace:
+        """Run the operator and its backward; return their times side by side, with the views of each."""
+        from nki_lab.frameworks.torch_trace import trace_operator
+
+        return trace_operator(self, args, kwargs, target)
 
 
 _OPERATORS: dict[str, TorchOperator] = {}

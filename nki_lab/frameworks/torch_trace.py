@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn.modules import module as modules
@@ -24,8 +25,10 @@ from torch.utils.flop_counter import flop_registry
 from nki_lab.choices import inside
 from nki_lab.errors import KernelArgument
 from nki_lab.frameworks.device_limits import DYNAMIC, OPERATOR, refuse
-from nki_lab.frameworks.model_trace import Rows, Tensor, place_at, work_of
+from nki_lab.frameworks.model_trace import Rows, Tensor, place_at, with_backward, work_of
+from nki_lab.frameworks.operator import Operator
 from nki_lab.runtime import Result
+from nki_lab.runtime.arrays import to_library
 from nki_lab.runtime.recording import record_runs, warn_of
 from nki_lab.source import is_hidden
 from nki_lab.views.models.trace import BACKWARD, FORWARD, ModelTrace
@@ -88,6 +91,28 @@ def trace(
     if device_check:
         refuse(findings)
     return ModelTrace(title, rows.target.name, tuple(rows.rows), shown, value, findings, gradients)
+
+
+def trace_operator(
+    operator: Operator, args: Sequence[Any], kwargs: Mapping[str, Any], target: Any
+) -> ModelTrace:
+    """Run an operator and its backward on these arguments, which stay as they are, and return both as a trace."""
+    wrt = operator.wrt or ()
+
+    def given(name: str, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            value = to_library(value.copy(), "torch")
+        if not isinstance(value, torch.Tensor):
+            return value
+        value = value.detach().clone()
+        return value.requires_grad_() if name in wrt and value.is_floating_point() else value
+
+    bound = inspect.signature(operator).bind(*args, **kwargs).arguments
+    values = {name: given(name, value) for name, value in bound.items()}
+    asks = any(isinstance(v, torch.Tensor) and v.requires_grad for v in values.values())
+    return with_backward(
+        lambda backward: trace(operator, (), values, target, backward, False), asks
+    )
 
 
 def _names(model: Any, inputs: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from typing import Any
 
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from IPython.display import display
 
 from nki_lab import jax, torch
 from nki_lab.choices import CELL, LINE, Choices
 from nki_lab.dialects import BETA1, NKI
 from nki_lab.errors import NkiError, NoKernel, UnknownOption, show_place, without_our_frames
+from nki_lab.frameworks.model_trace import trace_of_runs
 from nki_lab.frameworks.operator import AUTO, Operator
 from nki_lab.magics.breakpoints import breakpoints
 from nki_lab.magics.cells import Cell, typed_stack
@@ -32,6 +35,7 @@ from nki_lab.session.reading import option_help, parse_line
 from nki_lab.session.request import Request, session
 from nki_lab.source import text_of
 from nki_lab.views.difference import show_difference
+from nki_lab.views.models.trace import ModelTrace
 
 _DOCUMENTATION = f"""\
 Make the cell's function an NKI kernel; with --run, compile, simulate, time and show it.
@@ -111,7 +115,7 @@ class NkiMagics(Magics):
                 name = kernels[0].__name__ if kernels else "kernel"
                 operator = self._operator(kernels, options, cell)
                 request = Request(CELL, options, self.ip.user_ns, cell.option_stack, kernel=name)
-                self._answer(request, runs)
+                self._answer(request, runs, operator)
                 chips = [kernel.chip.name for kernel in kernels]
             if not runs and not options.quiet:
                 for kernel, chip in zip(kernels, chips, strict=True):
@@ -195,7 +199,9 @@ class NkiMagics(Magics):
         with expected(options, locate), session(options, locate("--timeout", 0, 0)) as runs:
             self._answer(request, runs)
 
-    def _answer(self, request: Request, runs: list[Result]) -> None:
+    def _answer(
+        self, request: Request, runs: list[Result], operator: Operator | None = None
+    ) -> None:
         """Keep the last run in its variables, and tell what came out."""
         answer = request.answer(runs)
         if answer is None:
@@ -204,6 +210,21 @@ class NkiMagics(Magics):
         self.ip.push({name: answer.result, "_nki": answer.result})
 
         def show_views(views: tuple[str, ...] | None) -> None:
-            show(answer.result, views, answer.other, tells=False)
+            if operator is not None and views is None and answer.other is None:
+                display(self._both(operator, request, runs).show("kernels", "operators", "calls"))
+            else:
+                show(answer.result, views, answer.other, tells=False)
 
         answer.tell(print, print, show_views, name, show_difference)
+
+    def _both(self, operator: Operator, request: Request, runs: list[Result]) -> ModelTrace:
+        """Return an operator with its backward: as --run ran them, else for the arguments that --run calls it with."""
+        if any(run.name != operator.kernel.__name__ for run in runs):
+            return trace_of_runs(operator, runs)
+        call = ast.parse(request.asks("run").text.strip(), mode="eval").body
+        named = isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        if not named or self.ip.user_ns.get(call.func.id) is not operator:  # type: ignore[attr-defined]
+            return trace_of_runs(operator, runs)
+        call.func.id = name = "_traced"  # type: ignore[attr-defined]
+        scope = self.ip.user_ns | {name: operator.trace}
+        return eval(compile(ast.Expression(call), "<--run>", "eval"), scope)  # type: ignore[no-any-return]

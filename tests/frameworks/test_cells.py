@@ -57,3 +57,44 @@ def test_a_cell_makes_an_operator_of_jax(notebook: Notebook):  # noqa: F811
     x = jax.numpy.linspace(-1, 2, 6)
     grad = jax.grad(lambda x: (notebook["twice"](x[None]) ** 3).sum())(x)
     np.testing.assert_allclose(grad, 24 * x**2, rtol=1e-5)
+
+
+def test_a_cell_shows_an_operator_beside_its_backward(notebook: Notebook):  # noqa: F811
+    torch = pytest.importorskip("torch")
+    notebook.shell.user_ns["x"] = x = torch.linspace(-1, 2, 6).reshape(2, 3)
+    text = notebook.good(cell("--torch cells::both --run 'both(x)'", BOTH.replace("twice", "both")))
+    rows = [line.split() for line in text.splitlines() if " * " in line]
+    names = [row[2] for row in rows]
+    assert names == ["cells::both", "cells::both_backward"]
+    trace = notebook["both"].trace(x)
+    assert [row.part for row in trace.kernels] == ["forward", "backward"]
+    assert [float(row[3]) for row in rows] == pytest.approx(
+        [row.us for row in trace.kernels], abs=1e-3
+    )
+    assert not x.requires_grad  # it stays as it is
+    torch.testing.assert_close(trace.gradients["a"], torch.full((2, 3), 2.0))
+    # As the run itself did both, where it did.
+    x.requires_grad_()
+    line = "--torch cells::both --run 'both(x).sum().backward()'"
+    text = notebook.good(cell(line, BOTH.replace("twice", "both")))
+    assert [line.split()[2] for line in text.splitlines() if " * " in line] == [
+        "both",
+        "both_backward",
+    ]
+    # An instruction without a rule of differentiation leaves the forward, and says why.
+    shown = notebook.good(cell("--torch cells::top --run 'top(x.detach())'", TOP))
+    assert "* cells::top" in shown and "backward: " in shown
+
+
+TOP = """
+@nki.jit
+def top(a):
+    out = nl.ndarray((a.shape[0], 8), dtype=a.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((a.shape[0], 8), dtype=a.dtype, buffer=nl.sbuf)
+    wide = nl.ndarray((a.shape[0], 8), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=wide, value=-1.0)
+    nisa.dma_copy(dst=wide[:, : a.shape[1]], src=a)
+    nisa.max8(dst=tile, src=wide)
+    nl.store(out, tile)
+    return out
+"""

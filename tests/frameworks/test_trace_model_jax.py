@@ -57,6 +57,14 @@ def test_values_and_gradients_are_those_of_jax(traced):
         np.testing.assert_allclose(traced.gradients[name], grad, rtol=1e-3, atol=1e-4)
 
 
+def test_an_operator_is_traced_with_its_backward():
+    trace = norm.trace(np.asarray(X), GAMMA, 1e-5, target="trn2")
+    assert [(row.name, row.part) for row in trace.kernels] == [
+        ("traced::rmsnorm", "forward"), ("traced::rmsnorm_backward", "backward"),
+    ]  # fmt: skip
+    assert list(trace.inputs) == ["x", "gamma"] and set(trace.gradients) == {"x", "gamma"}
+
+
 def test_vmap_and_control_flow_run_as_they_do_in_jax():
     batch = jax.numpy.stack([X, 2 * X + 1])
     trace = nki_lab.jax.trace_model(jax.vmap(lambda x: norm(x, GAMMA)[0]), batch, target="trn2")
