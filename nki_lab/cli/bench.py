@@ -51,6 +51,8 @@ def bench(
 ) -> None:
     """Time the prebuilt kernels by the model, and say how close each comes to the roof of the chip.
 
+    With --backend neuron a device is measured instead, as far as a kernel's text can go there.
+
     The last two columns are measured on this machine: the time of the simulator, also as a multiple of what NumPy
     takes for the reference.
 
@@ -65,9 +67,10 @@ def bench(
 
     chosen = [get(name) for name in kernels or names()]
     before = None if against is None else load_rows(against)
-    rows = measure_all(
-        chosen, not small, dtype or (), target=options.target, backend=options.backend
-    )
+    device = {
+        name: getattr(options, name) for name in ("target", "backend", "core", "warmup", "iters")
+    }
+    rows = measure_all(chosen, not small, dtype or (), **device)
     typer.echo(table(rows, markdown))
     if write is not None:
         save_rows(rows, write)

@@ -19,7 +19,7 @@ from enum import Enum
 from functools import partial
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dialects import Dialect
 from nki_lab.dialects.dialect import codes_of
 from nki_lab.dtypes import DType
-from nki_lab.errors import KernelArgument
+from nki_lab.errors import KernelArgument, NkiError
 from nki_lab.source import Span, lines_of
 
 #: Bytes of an array among a kernel's globals, which is written as text.
@@ -39,6 +39,7 @@ _PLAIN = (bool, int, str, type(None))
 _DEEPEST = 30
 
 Encoded = dict[str, Any]
+_F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class KernelFiles:
@@ -229,11 +230,15 @@ class KernelFiles:
             if not isinstance(value.func, FunctionType):
                 raise self._refusal(f"{what} is a method")
             return {"kernel": self._function(value.func, value.source, value.source.name)}
+        if hasattr(value, "on_device"):
+            return {"constant": inner(what, value.on_device)}
         if isinstance(value, FunctionType) and not self._is_elsewhere(value):
             return {"function": self._function(value, SourceKernel.of(value), value.__name__)}
         if isinstance(value, partial):
             parts = [inner(what, part) for part in (value.func, value.args, value.keywords)]
             return {"partial": parts}
+        if isinstance(value, type) and issubclass(value, NkiError):
+            return {"name": ["builtins", "ValueError"]}  # what would raise it has been checked here
         if isinstance(value, (FunctionType, BuiltinFunctionType, type, np.ufunc)):
             return self._importable(what, value)
         return None
@@ -288,7 +293,7 @@ class KernelFiles:
         """Tell whether a function is of a module that the other process imports as a whole."""
         module = sys.modules.get(function.__module__ or "")
         own = function.__globals__ is self._source.function.__globals__
-        if own or module is None or not _is_importable(module):
+        if own or module is None or not _is_importable(module) or _is_ours(module):
             return False
         return getattr(module, function.__name__, None) is function
 
@@ -326,6 +331,19 @@ class KernelFiles:
         )
 
 
+def constant_on_device(value: Any) -> Callable[[_F], _F]:
+    """Return a decorator of a function that another process takes as a constant, whatever its arguments.
+
+    Such are checks, which have been made before a kernel goes there, and questions about this process.
+    """
+
+    def decorate(function: _F) -> _F:
+        function.on_device = value  # type: ignore[attr-defined]
+        return function
+
+    return decorate
+
+
 class _Absent:
     """Stands for a name that the author's scope does not have, such as that of a built-in function."""
 
@@ -358,6 +376,11 @@ def _imported_root(node: ast.AST) -> str:
     if isinstance(node, ast.Import):
         return node.names[0].name.partition(".")[0]
     return (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) else ""
+
+
+def _is_ours(module: ModuleType) -> bool:
+    """Tell whether a module is of nki_lab, such as a prebuilt kernel's, whose functions go as text."""
+    return module.__name__.partition(".")[0] == _OWN
 
 
 def _is_importable(module: ModuleType) -> bool:

@@ -223,6 +223,10 @@ class Call:
     def _of_kernel(self, value: Any, encoded: dict[str, Any]) -> Any:
         return self._jit(value, self._function(value))
 
+    def _of_constant(self, value: Any, encoded: dict[str, Any]) -> Any:
+        constant = self.value(value)
+        return lambda *args, **kwargs: constant
+
     def _of_partial(self, value: Any, encoded: dict[str, Any]) -> Any:
         from functools import partial
 

@@ -30,6 +30,7 @@ class Row:
         mfu: part of the bfloat16 peak of the Tensor engine; 0 for kernels that multiply no matrices.
         hbm_ratio: bytes moved from and to device memory, as a multiple of those of arguments and results.
         sbuf_bytes: most bytes of a partition that were in use.
+        origin: where the time comes from: "modelled", or for example "measured on trn2, core 0".
         why: why it stays below 85 % of the roof, where it does.
         simulated_s, reference_s: time that the simulator took on this machine, and the reference in NumPy; 0 where
             nobody has measured them. They are neither kept nor compared.
@@ -46,6 +47,7 @@ class Row:
     hbm_ratio: float
     sbuf_bytes: int
     why: str = ""
+    origin: str = field(default="modelled", compare=False)
     simulated_s: float = field(default=0.0, compare=False)
     reference_s: float = field(default=0.0, compare=False)
 
@@ -102,6 +104,8 @@ def measure(kernel: Prebuilt, size: Size, dtype: str, walls: bool = False, **cho
     reference_s = _timed(lambda: kernel.reference(**arguments))[0] if walls else 0.0
     work = kernel.work(size, given, result.value)
     profile, roofline = result.profile, result.roofline()
+    is_modelled = profile.is_simulation
+    time_ns = profile.total_ns if is_modelled else result.benchmark().latency_ns
     peak = result.compiled.target.tensor_peak_flops_per_ns
     attained = roofline.attained
     return Row(
@@ -109,14 +113,15 @@ def measure(kernel: Prebuilt, size: Size, dtype: str, walls: bool = False, **cho
         size=size_text(size),
         dtype=dtype,
         target=result.compiled.target.name,
-        time_us=round(profile.total_ns / 1000, 3),
+        time_us=round(time_ns / 1000, 3),
         roof=roofline.binds.name,
         attained=round(attained, 4),
-        mfu=round(work.flops / peak / profile.total_ns, 4),
+        mfu=round(work.flops / peak / time_ns, 4),
         hbm_ratio=round(roofline.hbm_bytes / work.hbm_bytes, 3),
         sbuf_bytes=sbuf_peak_bytes(profile) or 0,
         why=kernel.falls_short.get(dtype, "") if attained < 0.85 else "",
-        simulated_s=simulated_s if walls else 0.0,
+        origin=result.origin,
+        simulated_s=simulated_s if walls and is_modelled else 0.0,
         reference_s=reference_s,
     )
 
@@ -168,8 +173,10 @@ def table(rows: Sequence[Row], markdown: bool = False) -> str:
         "  ".join(f"{c:{s}{w}}" for c, s, w in zip(line, sides, widths, strict=True)).rstrip()
         for line in (heads, *cells)
     ]
+    origins = dict.fromkeys(f"times are {row.origin}" for row in rows)
+    measured = [origin for origin in origins if origin != f"times are {Row.origin}"]
     whys = dict.fromkeys(f"{r.kernel}, {r.dtype}: {r.why}" for r in rows if r.why)
-    return "\n".join([*lines, *whys])
+    return "\n".join([*lines, *measured, *whys])
 
 
 def save_rows(rows: Sequence[Row], path: Path) -> None:

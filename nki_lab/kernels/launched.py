@@ -14,22 +14,26 @@ from typing import Any
 import nki_lab.language as nl
 from nki_lab.beta1.creation import ndarray
 from nki_lab.beta1.program import placed
+from nki_lab.hardware.kernel_files import constant_on_device
 from nki_lab.ir.building.builder import current
 from nki_lab.kernels.prebuilt import require
 from nki_lab.source import is_prebuilt
 from nki_lab.targets.spaces import SHARED_HBM
 
 
+@constant_on_device(False)
 def is_program() -> bool:
     """Tell whether a program of the older dialect's grid runs, not a core."""
     return placed() is not None
 
 
+@constant_on_device(False)
 def is_launched_program() -> bool:
     """Tell whether a prebuilt kernel is what was launched, under its official name: nothing reads its results yet."""
     return is_program() and is_prebuilt(current().root)
 
 
+@constant_on_device(False)
 def is_last_program() -> bool:
     """Tell whether the program that runs is the last of its grid."""
     program = placed()

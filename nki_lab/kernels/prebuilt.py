@@ -17,6 +17,7 @@ import numpy as np
 from nki_lab.choices import Choices
 from nki_lab.dtypes import DTYPES
 from nki_lab.errors import KernelArgument, UsageError, close_matches
+from nki_lab.hardware.kernel_files import constant_on_device
 from nki_lab.kernels import library
 from nki_lab.runtime import Result, launch, run
 from nki_lab.runtime.jit import KernelFunction
@@ -306,6 +307,7 @@ def _check_size(kernel: Prebuilt, size: Size) -> None:
         )
 
 
+@constant_on_device(None)
 def require(condition: bool, message: str, help: str) -> None:
     """Raise KernelArgument unless `condition` holds, at the author's line that calls the kernel."""
     if not condition:

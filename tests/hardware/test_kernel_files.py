@@ -19,6 +19,7 @@ from nki_lab.choices import Choices
 from nki_lab.errors import KernelArgument
 from nki_lab.hardware import worker
 from nki_lab.hardware.kernel_files import KernelFiles
+from nki_lab.kernels import get
 from nki_lab.runtime import as_kernel
 
 X = np.random.default_rng(5).standard_normal((128, 24)).astype(np.float32)
@@ -130,6 +131,16 @@ def test_a_closure_keeps_its_values(tmp_path):
 
     np.testing.assert_array_equal(There(tmp_path, scaled_by(3.0), X).run(), 6 * X)
     np.testing.assert_array_equal(There(tmp_path, scaled_by(-1.0), X).run(), -2 * X)
+
+
+@pytest.mark.parametrize("name", ["softmax", "rmsnorm", "rope"])
+def test_prebuilt_kernels_go_as_text(tmp_path, name):
+    prebuilt = get(name)
+    given = prebuilt.given(prebuilt.example(prebuilt.tested[0], prebuilt.dtypes[0]))
+    here = nki_lab.run(prebuilt.kernel, **given).value
+    there = There(tmp_path, prebuilt.kernel, **given).run()
+    for one, other in zip(worker._flat(there), worker._flat(here), strict=True):
+        np.testing.assert_array_equal(one, other)
 
 
 @pytest.mark.parametrize(

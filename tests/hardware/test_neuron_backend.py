@@ -148,6 +148,7 @@ def test_one_that_hangs_is_ended(both, machine):
     assert time.monotonic() - start < 15
 
 
+@pytest.mark.thorough
 def test_an_index_out_of_bounds_offers_the_simulator(both, machine, capfd):
     machine.plant("oob")  # and the core is free: what hung has ended
     with pytest.raises(DeviceOutOfBounds, match=r"(?s)simulator.*names the line") as caught:
@@ -157,6 +158,33 @@ def test_an_index_out_of_bounds_offers_the_simulator(both, machine, capfd):
     )
     printed = capfd.readouterr().err
     assert "out-of-bound access" in printed  # streamed to the cell
+
+
+CELL = """\
+%%nki --run "doubled(x)" --backend both --core 1 --check "2 * x" --rtol 0.01 --show timeline
+@nki.jit
+def doubled(x):
+    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    nl.store(out, nl.add(tile, tile))
+    return out
+"""
+
+
+def test_a_cell_shows_both(both, notebook: Notebook, monkeypatch):  # noqa: F811
+    # A profile that was captured before: to capture one takes two more processes.
+    monkeypatch.setattr(neuron.profiler, "capture", lambda *_: (both[0].profile, ()))
+    notebook.shell.push({"x": X})
+    shown = notebook.good(CELL)
+    assert "measured on trn2.3xlarge, core 2; in `doubled_result`" in shown
+    assert "the result: device against simulator: max abs error" in shown
+    assert "doubled on trn2, modelled" in shown  # beside what was measured
+    result = notebook["doubled_result"]
+    assert result.origin == "measured on trn2, core 1" and result.modelled is not None
+    (name, (_, text)), *_ = result.run._call.files.sources.items()
+    lines = text.splitlines()
+    assert lines[2] == "def doubled(x):" and lines[:2] == ["", ""]  # as in the cell
+    assert (result.run.folder.path / name).read_text() == text
 
 
 @pytest.mark.thorough
@@ -203,6 +231,9 @@ def test_a_device_that_is_not_there_is_told_at_once(tmp_path, monkeypatch, comma
     ):
         nki_lab.run(scaled_sum, X, Y, backend="neuron")
     assert time.monotonic() - start < 3  # one second on a machine of its own
+    write("k.py", "import nki.language as nl\n\n\ndef k(x):\n    return x\n")
+    outcome = command("run", "k.py:k", "--input", "x=randn:128x8", "--backend", "both")
+    assert outcome.exit_code == 1 and "no Neuron device was found" in outcome.stderr
     monkeypatch.setenv("NKI_SIMULATOR", "0")
     with pytest.raises(NoDevice):
         scaled_sum(X, Y)
