@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 
 from nki_lab.choices import Choices
 from nki_lab.errors import NoDevice, PackageMissing
+from nki_lab.hardware.diagnose import diagnose
 from nki_lab.source import text_of
 from nki_lab.targets import get_target, target_names
 
@@ -37,6 +38,13 @@ DISTRIBUTIONS = (
 )  # fmt: skip
 #: What can run a NEFF from Python, the documented one first.
 RUNNERS = ("nrtpy", "spike")
+
+#: Variables that change what a device or compiler does, from configuration-guide.rst and environment-variables.rst.
+VARIABLES = (
+    "NEURON_PLATFORM_TARGET_OVERRIDE", "NEURON_LOGICAL_NC_CONFIG", "NEURON_RT_VISIBLE_CORES", "NEURON_RT_NUM_CORES",
+    "NEURON_RT_EXEC_TIMEOUT", "NEURON_RT_ENABLE_DGE_NOTIFICATIONS", "NEURON_RT_INSPECT_ENABLE", "NEURON_CC_FLAGS",
+    "NKI_SIMULATOR", "NKI_ARTIFACTS_DIR", "NKI_DEBUG_INFO", "TORCH_NEURONX_NEFF_CACHE_DIR", "NEURON_COMPILE_CACHE_URL",
+)  # fmt: skip
 
 _SETUP = "awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/get-started/setup-env.html"
 _ENVIRONMENTS = "aws_neuronx_venv_*"
@@ -218,7 +226,9 @@ def probe(places: Places | None = None, choices: Choices | None = None) -> Repor
         devices = described
     driver = _read(places.sys / "module/neuron/version")
     driver_help = "load the driver: sudo modprobe neuron; or install aws-neuronx-dkms"
-    rungs.append(Rung("driver", bool(driver or described), _driver(driver, described), driver_help))
+    is_loaded = bool(described) or (places.sys / "module/neuron").is_dir()
+    told = f"version {driver}" if driver else "loaded" if is_loaded else "not loaded"
+    rungs.append(Rung("driver", is_loaded, told, driver_help))
     product = _read(places.sys / "devices/virtual/dmi/id/product_name")
     instance = next((d.instance_type for d in (*devices, *described) if d.instance_type), "")
     if devices and not (_chip(instance) or _chip(product)) and "neuron-ls" in tools:
@@ -227,9 +237,10 @@ def probe(places: Places | None = None, choices: Choices | None = None) -> Repor
     rungs.append(Rung("instance", bool(chip) or None, instance or product or "unknown"))
     for name in TOOLS[1:]:
         path = tools.get(name)
-        is_other = name == "neuron-profile" and "neuron-explorer" in tools
-        found = True if path else None if is_other or name == "neuron-bench" else False
-        rungs.append(Rung(name, found, str(path or "not installed"), "install aws-neuronx-tools"))
+        is_needed = name == "neuron-explorer" and "neuron-profile" not in tools
+        found = True if path else False if is_needed else None
+        help = "install aws-neuronx-tools" if is_needed else ""
+        rungs.append(Rung(name, found, str(path or "not installed"), help))
     packages = _packages(choices.neuron_python)
     rungs += _told(packages, places)
     runner = _packages(choices.runner_python) if choices.runner_python else packages
@@ -242,6 +253,9 @@ def probe(places: Places | None = None, choices: Choices | None = None) -> Repor
             "install nrtpy in an environment of its own, and name its Python in NKI_LAB_RUNNER_PYTHON",
         )
     )
+    seen = [f"{name}={os.environ[name]}" for name in VARIABLES if name in os.environ]
+    if seen:
+        rungs.append(Rung("environment", None, ", ".join(seen)))
     lnc = next((device.lnc for device in devices if device.lnc), None)
     return Report(tuple(rungs), devices, chip, lnc, tools, packages, runner)
 
@@ -269,12 +283,15 @@ def _neuron_ls(tool: Path | None, places: Places) -> tuple[Rung, tuple[Device, .
     answer = output_of([str(tool), "--json-output"])
     if answer.code is None:
         help = "look for a process that hangs: ps aux | grep neuron; or load the driver again"
-        return Rung(name, False, f"gave no answer within {SECONDS:g} s", help), ()
+        return Rung(name, False, answer.stderr or f"gave no answer within {SECONDS:g} s", help), ()
+    if answer.code:
+        error = diagnose(answer.stderr + answer.stdout, tool=name, code=answer.code)
+        return Rung(name, False, error.message, error.help), ()
     try:
         document = json.loads(answer.stdout) if answer.stdout.strip() else []
         devices = tuple(_device(row) for row in _rows(document))
     except (ValueError, TypeError, KeyError, AttributeError):
-        told = (answer.stderr or answer.stdout).strip().splitlines() or ["nothing"]
+        told = answer.stdout.strip().splitlines()
         return Rung(
             name, False, f"cannot be read: {told[-1][:200]}", "install aws-neuronx-tools again"
         ), ()
@@ -344,12 +361,6 @@ def _sysfs(places: Places) -> tuple[Device, ...]:
         cores = range(number * int(count), (number + 1) * int(count))
         devices.append(Device(number, tuple(cores), instance_type=instance))
     return tuple(sorted(devices, key=lambda device: device.number))
-
-
-def _driver(version: str, described: Sequence[Device]) -> str:
-    if version:
-        return f"version {version}"
-    return "loaded" if described else "not loaded"
 
 
 def _chip(name: str) -> str:

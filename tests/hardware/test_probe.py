@@ -110,15 +110,6 @@ def test_an_empty_list_is_no_device(tmp_path, monkeypatch):
     assert "its driver is not loaded" in rung(report, "neuron-ls").help
 
 
-def test_what_neuron_ls_cannot_print_is_told(tmp_path, monkeypatch):
-    machine = Machine(tmp_path, "", runner="", has_devices=False).install(monkeypatch)
-    machine.plant("no-driver", stage="ls")
-    assert "cannot be read" not in rung(probe(places(machine)), "neuron-ls").text
-    tool = machine.bin / "neuron-ls"
-    tool.write_text("#!/bin/sh\necho '{\"neuron_devices\": [{}]}'\n")
-    assert rung(probe(places(machine)), "neuron-ls").text.startswith("cannot be read")
-
-
 def test_a_tool_that_hangs_is_ended_with_its_children(tmp_path, monkeypatch):
     monkeypatch.setattr(probing, "SECONDS", 0.3)
     machine = Machine(tmp_path, "", runner="").install(monkeypatch)
@@ -154,3 +145,16 @@ def test_the_doctor_shows_each_rung_and_fails_for_none(tmp_path, monkeypatch):
     assert checks["device"].ok is None
     assert checks["- neuron-ls"].help.startswith("install aws-neuronx-tools")
     assert [c for c in checks.values() if c.ok is False] == []
+
+
+def test_what_neuron_ls_says_is_explained(tmp_path, monkeypatch):
+    machine = Machine(tmp_path, "", runner="", has_devices=False, tools=()).install(monkeypatch)
+    monkeypatch.setenv("NKI_LAB_NEURON_PYTHON", "/bin/false")
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "2-3")
+    machine.plant("no-device", stage="ls")
+    report = probe(places(machine))
+    assert rung(report, "neuron-ls").text == "no Neuron device is available"
+    assert rung(report, "neuron-ls").help.startswith("load the driver: sudo modprobe neuron")
+    assert "NEURON_RT_VISIBLE_CORES=2-3" in rung(report, "environment").text
+    (machine.bin / "neuron-ls").write_text("#!/bin/sh\necho '{\"neuron_devices\": [{}]}'\n")
+    assert rung(probe(places(machine)), "neuron-ls").text.startswith("cannot be read")

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 import nki_lab
+from nki_lab.errors import AddressOutOfRange, KernelResult, NkiError
 from nki_lab.profiler.columns import take
 from nki_lab.profiler.formats import profile_json
 from nki_lab.profiler.profile import Profile
@@ -52,7 +53,10 @@ class Program:
         """Execute, and return what nki_lab says of it, with what the device gives."""
         self.machine.stage("execute", self.tool)
         arrays = [np.array(inputs[name]) for name in self.inputs]
-        result = self.kernel.launch_arrays(arrays)
+        try:
+            result = self.kernel.launch_arrays(arrays)
+        except AddressOutOfRange:
+            self.machine.fail("oob", self.tool)
         return Execution(self.machine, result, arrays, self.has_lines)
 
     def zeros(self) -> dict[str, np.ndarray]:
@@ -105,7 +109,12 @@ def compile_kernel(
     """Compile a kernel for arguments, and write the NEFF."""
     machine.stage("compile")
     os.environ.setdefault("NEURON_PLATFORM_TARGET_OVERRIDE", machine["chip"])
-    compiled = kernel.compile(*args, **kwargs)
+    try:
+        compiled = kernel.compile(*args, **kwargs)
+    except KernelResult:
+        machine.fail("hbm-output", "")
+    except NkiError as error:
+        raise RuntimeError(error.message) from None
     neff.parent.mkdir(parents=True, exist_ok=True)
     stored = neff.with_suffix(".standin")
     compiled.save(stored)
