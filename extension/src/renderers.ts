@@ -47,6 +47,13 @@ export const FILE_TYPES: readonly Partial<DocumentRegistry.IFileType>[] = [
     displayName: 'NKI profile',
     extensions: ['.profile.json', '.nki.json']
   },
+  {
+    ...binary,
+    name: 'nki-neff',
+    displayName: 'Program of the Neuron compiler',
+    extensions: ['.neff']
+  },
+  { ...binary, name: 'nki-capture', displayName: 'Neuron capture', extensions: ['.ntff'] },
   { ...binary, name: 'nki-trace', displayName: 'NKI trace', extensions: ['.pftrace'] },
   { ...binary, name: 'nki-table', displayName: 'Table of a profile', extensions: ['.parquet'] }
 ];

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from nki_lab.profiler.profile import Profile
+from tests.hardware.neffs import write_neff
+from tests.profiler import captures
 
 ROOT = Path(__file__).parents[2]
 TARGET = "NEURON_PLATFORM_TARGET_OVERRIDE"
@@ -451,6 +453,35 @@ def test_a_folder_of_neuron_explorer_is_shown(command, write, tmp_path: Path):
     shown = command("profile", "add.parquet", "--target", "trn2")
     assert shown.exit_code == 0
     assert shown.stdout.splitlines()[2:5] == made.stdout.splitlines()[2:5]
+
+
+def test_a_measured_profile_is_imported_and_compared_with_the_model(command, write, tmp_path: Path):
+    write("add.py", ADD)
+    assert (
+        command("profile", "add.py:add", *ARRAYS, "--target", "trn2", "-o", "a.json").exit_code == 0
+    )
+    found = captures.document(Profile.load(tmp_path / "a.json"), 1000)
+    (tmp_path / "ntff.json").write_text(json.dumps(found))
+    shown = command("profile", "--import", "ntff.json", "-o", "again.parquet")
+    assert shown.exit_code == 0 and "measured on trn2.48xlarge, core 3" in shown.stdout
+    assert Profile.load(tmp_path / "again.parquet").origin.startswith("measured on trn2.48xlarge")
+    both = command("profile", "add.py:add", *ARRAYS, "--target", "trn2", "--import", "ntff.json")
+    assert both.exit_code == 0 and "both take the same time" in both.stdout
+    refused = command("profile", "--import", "ntff.json", *ARRAYS)
+    assert refused.exit_code == 2 and "--input has no effect" in refused.stderr
+    assert "nothing is named" in command("profile").stderr
+    missing = command("profile", "--import", "none.json")
+    assert missing.exit_code == 1 and "none.json cannot be read" in missing.stderr
+
+
+def test_a_neff_is_shown_beside_a_kernel(command, write, tmp_path: Path):
+    write("add.py", ADD)
+    write_neff(tmp_path / "k.neff")
+    alone = command("neff", "k.neff")
+    assert alone.exit_code == 0 and "nki_lab" not in alone.stdout and "213" not in alone.stdout
+    beside = command("neff", "k.neff", "add.py:add", *ARRAYS)
+    assert beside.exit_code == 0 and "nki_lab" in beside.stdout
+    assert "none is named" in command("neff", "k.neff", *ARRAYS).stderr
 
 
 def test_the_document_has_what_was_asked(command, write):

@@ -10,7 +10,9 @@ from nki_lab import errors as e
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TABLES
 from nki_lab.views.registry import view_names
+from tests.hardware.neffs import write_neff
 from tests.magics.notebook import Notebook, cell
+from tests.profiler import captures
 
 RUN = cell("--run 'add(a, b)' --quiet --target trn2")
 
@@ -99,6 +101,28 @@ def test_what_is_no_run_is_an_error(ran: Notebook, tmp_path, monkeypatch, line, 
     outcome = ran.bad(line)
     assert isinstance(outcome.error, kind)
     assert words in outcome.text
+
+
+def test_a_measured_profile_and_a_neff_are_shown(ran: Notebook, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    captures.renamed(_trace(tmp_path, ran["add_result"].profile), "ntff.pftrace")
+    write_neff(tmp_path / "k.neff")
+    assert "does not say which chip" in ran.bad("%nki_timeline ntff.pftrace").text
+    assert "measured" in ran.good("%nki_timeline ntff.pftrace --target trn2")
+    assert "measured on trn2" in ran.good(
+        "%nki_profile ntff.pftrace --target trn2 --from 0 --to 3000"
+    )
+    assert "no file is named" in ran.bad("%nki_timeline add_result --target trn2").text
+    for line in ("%neff_layout k.neff", "%neff_layout k.neff add_result"):
+        shown = ran.good(line)
+        assert "official" in shown and "nki_lab" in shown and "not run" in shown
+    assert "found 3 words" in ran.bad("%neff_layout k.neff add_result a").text
+    assert "not a NEFF" in ran.bad("%neff_layout ntff.pftrace").text
+
+
+def _trace(folder, profile: Profile):
+    (folder / "made.pftrace").write_bytes(captures.trace(profile))
+    return folder / "made.pftrace"
 
 
 def test_nothing_has_run(notebook: Notebook):

@@ -16,6 +16,8 @@ from nki_lab.profiler.formats.files import save
 from nki_lab.profiler.formats.profile_json import dump
 from nki_lab.server.file_page import file_page
 from nki_lab.server.page_process import answer_for
+from tests.hardware.neffs import write_neff
+from tests.profiler import captures
 from tests.server.kernels import looped, of_two_cores
 from tests.views.runs import added
 from tests.views.test_saved import state_of
@@ -63,6 +65,16 @@ def test_a_kernel_of_two_cores_has_times_of_both(tmp_path: Path) -> None:
     page = file_page(tmp_path / "two.nkic")
     assert state_of(page)["tabs"] == TIMED_VIEWS
     assert ", 2 cores: modelled from public documents" in page
+
+
+def test_a_measured_profile_and_a_neff_have_pages(tmp_path: Path) -> None:
+    (tmp_path / "ntff.pftrace").write_bytes(captures.trace(added().profile))
+    state = state_of(file_page(tmp_path / "ntff.pftrace"))
+    assert state["tabs"] == PROFILE_VIEWS and not state["head"]["modelled"]
+    assert "does not say which chip" in state["head"]["note"]
+    shown = state_of(file_page(write_neff(tmp_path / "k.neff")))
+    assert shown["tabs"] == ["memory", "ir"] and "not run" in shown["head"]["note"]
+    assert shown["head"]["title"] == "file.neff"
 
 
 def test_a_page_without_room_says_what_it_leaves_out(
