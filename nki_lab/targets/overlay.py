@@ -42,10 +42,17 @@ def overlaid(base: Target, file: str) -> Target:
     return target_with(base, f"{base.name}+{file}", values)
 
 
-def target_with(base: Target, name: str, values: Mapping[str, float]) -> Target:
-    """Return the chip of this name with some constants of another value."""
+def target_with(base: Target, name: str, values: Mapping[str, float], keep: bool = True) -> Target:
+    """Return the chip of this name with some constants of another value.
+
+    Args:
+        base: the chip.
+        name: of the new one.
+        values: the constants.
+        keep: return the same object for the same values; False for one that is only timed with.
+    """
     key = (base.name, name, tuple(sorted(values.items())))
-    target = _OVERLAID.get(key)
+    target = _OVERLAID.get(key) if keep else None
     if target is None:
         page = name.partition("+")[2]
         facts = {
@@ -54,11 +61,13 @@ def target_with(base: Target, name: str, values: Mapping[str, float]) -> Target:
         }
         facts["name"] = Fact(name, "", page, Status.REPLACED)
         facts["aliases"] = Fact((), "", page, Status.REPLACED)
-        target = _OVERLAID[key] = replace(
+        target = replace(
             base,
             **{n: fact.value for n, fact in facts.items()},
             sources=MappingProxyType({**base.sources, **facts}),
         )
+        if keep:
+            _OVERLAID[key] = target
     return target
 
 
@@ -66,6 +75,11 @@ def replaced_constants(target: Target) -> dict[str, float]:
     """Return the constants that the overlay of a target has replaced; nothing where there is none."""
     facts = target.sources
     return {n: facts[n].value for n in TIMING if facts[n].status is Status.REPLACED}
+
+
+def is_whole(name: str) -> bool:
+    """Tell whether a constant is a whole number."""
+    return _TYPES[name] in (int, int | None)
 
 
 def checked(base: Target, name: str, value: Any) -> str:
@@ -76,7 +90,7 @@ def checked(base: Target, name: str, value: Any) -> str:
         return f"there is no constant `{name}`"
     if getattr(base, name) is None:
         return f"{base.name} has no `{name}`"
-    whole = _TYPES[name] in (int, int | None)
+    whole = is_whole(name)
     if type(value) is not int and (whole or type(value) is not float):
         return f"{name} is a {'whole ' if whole else ''}number; found {value!r}"
     unit = base.sources[name].unit
@@ -155,7 +169,7 @@ def _constants(base: Target, file: str, text: str) -> dict[str, float]:
                 close_matches(name, TIMING) if name not in TIMING else "",
             )
     # A float stays one, however it is written: 1 and 1.0 are the same clock.
-    return {n: v if _TYPES[n] in (int, int | None) else float(v) for n, v in values.items()}
+    return {n: v if is_whole(n) else float(v) for n, v in values.items()}
 
 
 def _wrong(text: str, file: str, name: str, message: str, help: str) -> BadFile:

@@ -32,6 +32,11 @@ class ModelledTimeline:
         self._partner = partner
 
     @property
+    def timeline(self) -> Timeline:
+        """The run, with what its program asked for."""
+        return self._timeline
+
+    @property
     def profile(self) -> Profile:
         """A profile of the run, which holds this model."""
         return make_profile(self._timeline, model=self, iterations=self._iterations)

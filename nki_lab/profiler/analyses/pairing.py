@@ -111,9 +111,9 @@ def _pairs(
         mine, theirs = _alike(*groups)
         found.append((mine, theirs, np.full(len(mine), way)))
         rest = [np.setdiff1d(rows, used) for rows, used in zip(rest, (mine, theirs), strict=True)]
-    one, other, way = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    one, other, ways = (np.concatenate(parts) for parts in zip(*found, strict=True))
     order = np.argsort(one, kind="stable")
-    return Pairs(one[order], other[order], way[order], (len(rest[0]), len(rest[1])))
+    return Pairs(one[order], other[order], ways[order], (len(rest[0]), len(rest[1])))
 
 
 def _keys(columns: Sequence[tuple[Strings | np.ndarray, ...]]) -> list[np.ndarray]:
