@@ -14,6 +14,7 @@ _PUBLIC: dict[str, str] = {
     "Result": "nki_lab.runtime",
     "aliases": "nki_lab.api.install",
     "benchmark": "nki_lab.runtime",
+    "calibrate": "nki_lab.runtime.calibrate",
     "check_op": "nki_lab.frameworks",
     "compare": "nki_lab.runtime",
     "display": "nki_lab.views.display",

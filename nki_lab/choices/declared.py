@@ -97,7 +97,7 @@ TARGET = Choice(
     "NAME",
     "Chip to compile for: {values}; trn2+FILE replaces timing constants by those of an overlay file. Where"
     " nobody chooses, kernels of neuronxcc.nki are compiled for trn2.",
-    (*COMPILES, "migrate", "explain", "bench"),
+    (*COMPILES, "migrate", "explain", "bench", "calibrate"),
     _target,
     target_names(),
     default=Standard("trn3"),

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from nki_lab import __version__
 from nki_lab.cli.artifacts import compile_, diff, disasm
 from nki_lab.cli.bench import bench
+from nki_lab.cli.calibrate import calibrate
 from nki_lab.cli.catalog import catalog
 from nki_lab.cli.compare import compare
 from nki_lab.cli.doctor import doctor
@@ -81,6 +82,7 @@ def _main(
 app.command()(run)
 app.command()(profile)
 app.command()(compare)
+app.command()(calibrate)
 app.command("compile")(compile_)
 app.command()(disasm)
 app.command()(diff)

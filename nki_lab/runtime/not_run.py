@@ -16,7 +16,7 @@ from nki_lab.views.run import ViewData
 
 def view_before_run(compiled: CompiledKernel) -> ViewData:
     """Return the views' data of a compiled kernel that has not run; its profile is empty where it has device loops."""
-    return make_view_data(compiled, _profile(compiled), compiled.findings_before_run)
+    return make_view_data(compiled, profile_before_run(compiled), compiled.findings_before_run)
 
 
 def has_times(compiled: CompiledKernel) -> bool:
@@ -24,7 +24,8 @@ def has_times(compiled: CompiledKernel) -> bool:
     return not any(kernel.has_loops for kernel in (compiled.kernel, *compiled.others))
 
 
-def _profile(compiled: CompiledKernel) -> Profile:
+def profile_before_run(compiled: CompiledKernel) -> Profile:
+    """Return the modelled profile of a compiled kernel that has not run; it is empty where it has device loops."""
     if not has_times(compiled):
         name = compiled.kernel.name
         return Profile.from_tables(compiled.target, {}, is_simulation=True, name=name)

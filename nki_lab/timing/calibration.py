@@ -17,12 +17,14 @@ import numpy as np
 
 from nki_lab.errors import UsageError
 from nki_lab.ir.definition.form_times import Record, record_with
+from nki_lab.profiler.analyses.model_error import instruction_class
 from nki_lab.profiler.analyses.pairing import paired_instructions, paired_transfers
 from nki_lab.profiler.analyses.waits import waits
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import phase
 from nki_lab.targets.constants import TIMING
+from nki_lab.targets.facts import Status
 from nki_lab.targets.overlay import is_whole, target_with
 from nki_lab.targets.spec import Target
 from nki_lab.timing.model import ModelledTimeline
@@ -31,15 +33,24 @@ from nki_lab.timing.timeline import Timeline
 from nki_lab.timing.what_if import replaced, retimed
 
 #: A measured time is taken to be this certain: a part of itself, and of a nanosecond for how it was rounded.
-_NOISE, _ROUNDING_NS = 0.01, 0.6
+_NOISE, _ROUNDING_NS = 0.015, 0.6
+#: When an event begins is less certain.
+_GAP_NS = 3.0
+_FIRST_ROUND = 0.3  # weight of when events begin, in the first round
 #: A constant is changed by this part of itself to see what follows from it.
 _STEP = 0.05
 #: A constant is moved where that makes the differences smaller by so many times what chance does.
 _WORTH = 12.0
+#: How far a constant may be off before anything is measured, as a part of itself: one that is documented, and others.
+_DOCUMENTED, _OTHER = 0.15, 0.5
+_NOTHING = 20.0  # cycles or ns, of a constant that is 0
 #: Rounds of timing the model again; it is nearly a straight line in every constant.
-_ROUNDS = 4
+_ROUNDS = 6
 #: Samples further off than so many times their noise count less.
 _OUTLIER = 3.0
+#: What `Fit.follows` calls transfers.
+TRANSFERS_CLASS = "transfers"
+_FOLLOWS = 3  # constants named for a class
 #: Constants whose effects are this alike (1 is the same) cannot be told from each other.
 _ALIKE = 0.93
 
@@ -93,6 +104,7 @@ class Fit:
     Attributes:
         target: the chip as the model had it.
         constants: every timing constant the chip has, in the order of `TIMING`.
+        follows: class of instructions, or "transfers" -> the constants its times follow from, the weightiest first.
         samples: measured times that were used.
         before, after: how far the model is off, as the median of |measured / modelled - 1|, before and with the
             new values.
@@ -100,6 +112,7 @@ class Fit:
 
     target: Target
     constants: tuple[Calibrated, ...]
+    follows: dict[str, tuple[str, ...]]
     samples: int
     before: float
     after: float
@@ -186,11 +199,19 @@ class _Case:
             ).astype(float)
             for side in ("start", "end")
         )
-        #: Rows of start and end times that samples are the difference of: (later, its end?, earlier, its end?).
+        # A sample is the difference of two times. A time is numbered: all starts by place, then all ends.
         self._later, self._earlier, self.measured = self._samples(
             modelled, place, event, start, end
         )
-        self._grouped(rows.kind[np.lexsort((rows.kind, rows.entry))])
+        kind = rows.kind[np.lexsort((rows.kind, rows.entry))]
+        self._grouped(kind)
+        names = [instruction_class(k.engine.name, k.opcode) or "" for k in rows.kinds]
+        of_place = [*(names[k] for k in kind.tolist()), *[TRANSFERS_CLASS] * self._shape[1]]
+        #: Per group of samples the class of its events; "" where a sample is not how long an event took.
+        self.classes = [""] * self.count
+        lengths = np.flatnonzero(self._later >= len(of_place))
+        for sample in lengths.tolist():
+            self.classes[self._group[sample]] = of_place[self._earlier[sample]]
 
     @property
     def count(self) -> int:
@@ -268,34 +289,76 @@ class _Fitting:
         self._measured = np.concatenate([case.value for case in cases])
         self._sizes = np.concatenate([case.sizes for case in cases])
         # The median of several measured times is more certain than one.
-        noise = np.hypot(_NOISE * self._measured, _ROUNDING_NS)
+        self._is_length = np.array([bool(name) for case in cases for name in case.classes])
+        noise = np.hypot(_NOISE * self._measured, np.where(self._is_length, _ROUNDING_NS, _GAP_NS))
         self._noise = noise / np.sqrt(np.minimum(self._sizes, 16))
         self._names = [name for name in TIMING if getattr(target, name) is not None]
         self._base = {name: getattr(target, name) for name in self._names}
+        #: The cases in which samples follow from a constant; all of them, until that is known.
+        self._seeing = {name: list(range(len(cases))) for name in self._names}
+        self._looked = False
 
     def fit(self) -> Fit:
         values = dict(self._base)
         first = said = self._said(values)
-        weight = 1 / self._noise
+        best = self._cost(values, said), values, said, self._effects(values, said)
+        effects = best[3]
+        # How long events take follows from constants in a straight line; when they begin does so only while they wait
+        # for the same. So the first round listens to the former.
+        weight = np.where(self._is_length, 1.0, _FIRST_ROUND) / self._noise
         with phase("fitting constants", total=_ROUNDS) as fitting:
             for fitting.at in range(_ROUNDS):
-                effects = self._effects(values, said)
                 moved = self._moved(values, said, effects, weight)
-                done = all(_near(moved[n], values[n]) for n in self._names)
+                done = fitting.at > 0 and all(_near(moved[n], values[n]) for n in self._names)
                 values = moved
                 said = self._said(values)
+                effects = self._effects(values, said, up=fitting.at % 2 == 1)
+                best = min(
+                    best, (self._cost(values, said), values, said, effects), key=lambda b: b[0]
+                )
                 off = np.abs(self._measured - said) / self._noise
                 weight = 1 / (self._noise * np.sqrt(np.maximum(off / _OUTLIER, 1)))
                 if done:
                     break
-        effects = self._effects(values, said)
+        _, values, said, effects = best
         return Fit(
             self._target,
             tuple(self._calibrated(name, values, said, effects, weight) for name in self._names),
+            self._follows(values, effects),
             int(self._sizes.sum()),
             self._off(first),
             self._off(said),
         )
+
+    def _follows(
+        self, values: dict[str, float], effects: dict[str, np.ndarray]
+    ) -> dict[str, tuple[str, ...]]:
+        """Return the constants that the times of each class follow from."""
+        classes = np.array([name for case in self._cases for name in case.classes])
+        follows = {}
+        for one in sorted({*classes.tolist()} - {""}):
+            of = classes == one
+            parts = {
+                n: float(np.abs(effect[of] * _linear(self._target, n, values[n])).sum())
+                for n, effect in effects.items()
+            }
+            weighty = sorted((n for n in parts if parts[n] > _ROUNDING_NS), key=lambda n: -parts[n])
+            follows[one] = tuple(weighty[:_FOLLOWS])
+        return follows
+
+    def _cost(self, values: dict[str, float], said: np.ndarray) -> float:
+        """Return how badly constants explain what was measured; of samples far off only the distance counts."""
+        off = np.abs(self._measured - said) / self._noise
+        moved = sum(
+            (
+                (_linear(self._target, n, values[n]) - _linear(self._target, n, base))
+                / self._doubt(n)
+            )
+            ** 2
+            + (values[n] != base) * _WORTH
+            for n, base in self._base.items()
+        )
+        return _squares(off) + float(moved)
 
     def _off(self, said: np.ndarray) -> float:
         some = said > 0
@@ -306,28 +369,53 @@ class _Fitting:
         share = np.cumsum(self._sizes[some][order])
         return float(off[order][np.searchsorted(share, share[-1] / 2)])
 
-    def _said(self, values: dict[str, float]) -> np.ndarray:
+    def _said(
+        self, values: dict[str, float], last: np.ndarray | None = None, seeing: Sequence[int] = ()
+    ) -> np.ndarray:
+        """Return what the model says of every sample; of cases that do not see a change, what it said last."""
         changed = {n: v for n, v in values.items() if v != self._base[n]}
-        target = target_with(self._target, f"{self._target.chip}+calibration", changed, keep=False)
-        return np.concatenate([case.said(target) for case in self._cases])
+        name = f"{self._target.chip}+calibration"
+        target = target_with(self._target, name, changed, keep=False)
+        ends = np.cumsum([case.count for case in self._cases])
+        return np.concatenate(
+            [
+                case.said(target) if last is None or n in seeing else last[end - case.count : end]
+                for n, (case, end) in enumerate(zip(self._cases, ends.tolist(), strict=True))
+            ]
+        )
 
-    def _effects(self, values: dict[str, float], said: np.ndarray) -> dict[str, np.ndarray]:
-        """Return what a change of 1 in (the inverse of, for rates) each constant that is seen adds to the samples."""
+    def _effects(
+        self, values: dict[str, float], said: np.ndarray, up: bool = True
+    ) -> dict[str, np.ndarray]:
+        """Return what a change of 1 in (the inverse of, for rates) each constant that is seen adds to the samples.
+
+        Args:
+            values: the constants.
+            said: what the model says with them.
+            up: make constants larger to see it. What waits for the later of two may follow only one way.
+        """
         effects = {}
-        for name in self._names:
-            step = self._stepped(name, values[name])
+        seeing_now: dict[str, list[int]] = {}
+        cases = np.repeat(np.arange(len(self._cases)), [case.count for case in self._cases])
+        for name, seeing in self._seeing.items():
+            step = self._stepped(name, values[name], up)
             change = _linear(self._target, name, step) - _linear(self._target, name, values[name])
-            effect = (self._said(values | {name: step}) - said) / change
-            if np.abs(effect * change).max(initial=0.0) > _ROUNDING_NS:
+            effect = (self._said(values | {name: step}, said, seeing) - said) / change
+            seen = np.abs(effect * change) > _ROUNDING_NS
+            if seen.any():
                 effects[name] = effect
+            seeing_now[name] = np.unique(cases[seen]).tolist()
+        self._seeing = self._seeing if self._looked else {n: s for n, s in seeing_now.items() if s}
+        self._looked = True
         return effects
 
-    def _stepped(self, name: str, value: float) -> float:
+    def _stepped(self, name: str, value: float, up: bool) -> float:
+        """Return the value next to a constant's, above or below it where its range allows that."""
         least, most = TIMING[name].between(self._target.sources[name].unit)
-        step = value * (1 + _STEP) if value else (1.0 if is_whole(name) else 0.1)
-        if is_whole(name):
-            step = max(round(step), value + 1)
-        return step if step <= most else max(least, value * (1 - _STEP))
+        step = value * _STEP if value else (1.0 if is_whole(name) else 0.1)
+        step = max(round(step), 1) if is_whole(name) else step
+        ways = (value + step, value - step) if up else (value - step, value + step)
+        return next(way for way in ways if least <= way <= most)
 
     def _moved(
         self,
@@ -346,16 +434,34 @@ class _Fitting:
         }
         wanted = self._measured - said + sum(effects[n] * away[n] for n in names)
         matrix = np.stack([effects[n] for n in names], axis=1) * weight[:, None]
-        wanted = wanted * weight
-        chosen = _few(matrix, wanted)
-        found = np.linalg.lstsq(matrix[:, chosen], wanted, rcond=None)[0] if chosen else []
+        # How far a constant may be off is one more sample: of what explains the same, the smaller change is taken.
+        matrix = np.concatenate((matrix, np.diag([1 / self._doubt(n) for n in names])))
+        wanted = np.concatenate((wanted * weight, np.zeros(len(names))))
+        problem = _Problem(matrix, wanted, *self._bounds(names), np.flatnonzero(self._is_length))
+        chosen = problem.few()
         result = dict(self._base)
-        for column, change in zip(chosen, found, strict=True):
+        for column, change in zip(chosen, problem.solved(chosen).tolist(), strict=True):
             name = names[column]
             result[name] = self._within(
-                name, _linear(self._target, name, self._base[name]) + float(change)
+                name, _linear(self._target, name, self._base[name]) + change
             )
         return result
+
+    def _bounds(self, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+        """Return how far constants, or the inverse of rates, can be moved down and up."""
+        bounds = []
+        for name in names:
+            ends = TIMING[name].between(self._target.sources[name].unit)
+            now = _linear(self._target, name, self._base[name])
+            bounds.append(sorted(_linear(self._target, name, end) - now for end in ends))
+        low, high = np.array(bounds).T
+        return low, high
+
+    def _doubt(self, name: str) -> float:
+        """Return how far a constant, or the inverse of a rate, may be off."""
+        documented = self._target.sources[name].status is Status.DOCUMENTED
+        share = _DOCUMENTED if documented else _OTHER
+        return share * abs(_linear(self._target, name, self._base[name])) or _NOTHING
 
     def _within(self, name: str, linear: float) -> float:
         """Return the value of a constant with this effect, within the constant's range."""
@@ -402,6 +508,11 @@ class _Fitting:
         return Calibrated(*about, value, error, int(self._sizes[seen].sum()), tuple(sorted(alike)))
 
 
+def _squares(off: np.ndarray) -> float:
+    """Return the sum of squares; of what is far off only the distance counts."""
+    return float(np.sum(np.where(off < _OUTLIER, off**2, (2 * off - _OUTLIER) * _OUTLIER)))
+
+
 def _near(one: float, other: float) -> bool:
     return abs(one - other) <= 1e-3 * max(abs(one), abs(other))
 
@@ -417,33 +528,59 @@ def _linear(target: Target, name: str, value: float) -> float:
     return 1 / value if _is_rate(target, name) else value
 
 
-def _few(matrix: np.ndarray, wanted: np.ndarray) -> list[int]:
-    """Return the columns with which `wanted` is explained: the best first, while one is worth it; then those are left
-    out again that the later ones made needless."""
-    chosen: list[int] = []
+@dataclass(frozen=True)
+class _Problem:
+    """Columns that explain a vector when they are moved, each within bounds."""
 
-    def unexplained(columns: list[int]) -> float:
-        if not columns:
-            return float(wanted @ wanted)
-        part = matrix[:, columns]
-        left = wanted - part @ np.linalg.lstsq(part, wanted, rcond=1e-9)[0]
+    matrix: np.ndarray
+    wanted: np.ndarray
+    low: np.ndarray
+    high: np.ndarray
+    certain: np.ndarray  # the places of the vector that show how much of it is chance
+
+    def solved(self, columns: Sequence[int]) -> np.ndarray:
+        """Return how far to move some columns: least squares, and those that would leave their bounds stay there."""
+        of = np.array(columns, dtype=np.int64)
+        moves = np.zeros(len(of))
+        free = np.ones(len(of), dtype=bool)
+        while free.any():
+            left = self.wanted - self.matrix[:, of[~free]] @ moves[~free]
+            moves[free] = np.linalg.lstsq(self.matrix[:, of[free]], left, rcond=1e-9)[0]
+            bounded = np.clip(moves, self.low[of], self.high[of])
+            outside = free & (bounded != moves)
+            moves = bounded
+            if not outside.any():
+                break
+            free &= ~outside
+        return moves
+
+    def unexplained(self, columns: Sequence[int]) -> float:
+        """Return the squares that are left when these columns are moved."""
+        left = self._left(columns)
         return float(left @ left)
 
-    best = unexplained(list(range(matrix.shape[1])))
-    chance = max(1.0, best / max(1, len(wanted) - matrix.shape[1]))
-    left = unexplained(chosen)
-    while len(chosen) < min(matrix.shape):
-        others = [c for c in range(matrix.shape[1]) if c not in chosen]
-        gains = [left - unexplained([*chosen, c]) for c in others]
-        gain = max(gains)
-        if gain < _WORTH * chance:
-            break
-        chosen.append(others[gains.index(gain)])
-        left -= gain
-    while chosen:
-        losses = [unexplained([c for c in chosen if c != one]) - left for one in chosen]
-        if min(losses) >= _WORTH * chance:
-            break
-        chosen.pop(losses.index(min(losses)))
-        left = unexplained(chosen)
-    return sorted(chosen)
+    def _left(self, columns: Sequence[int]) -> np.ndarray:
+        return self.wanted - self.matrix[:, list(columns)] @ self.solved(columns)
+
+    def few(self) -> list[int]:
+        """Return the columns to move: the best first, while one is worth it; those made needless are left out again."""
+        count = self.matrix.shape[1]
+        chosen: list[int] = []
+        # What no column explains is chance; half of it is less than 0.67 of its standard deviation.
+        chance = float(np.median(np.abs(self._left(range(count))[self.certain]))) / 0.67
+        worth = _WORTH * max(1.0, chance**2)
+        left = self.unexplained(chosen)
+        while len(chosen) < count:
+            others = [c for c in range(count) if c not in chosen]
+            after = [self.unexplained([*chosen, c]) for c in others]
+            if left - min(after) < worth:
+                break
+            chosen.append(others[after.index(min(after))])
+            left = min(after)
+        while chosen:
+            without = [self.unexplained([c for c in chosen if c != one]) for one in chosen]
+            if min(without) - left >= worth:
+                break
+            chosen.pop(without.index(min(without)))
+            left = min(without)
+        return sorted(chosen)

@@ -71,7 +71,7 @@ TAKEN = {
 
 def test_no_command_ignores_a_word_or_an_option(command):
     assert set(COMMANDS) - set(TAKEN) == {
-        "bench", "execute", "validate", "lab", "workshop",
+        "bench", "calibrate", "execute", "validate", "lab", "workshop",
     }  # fmt: skip
     for name, words in TAKEN.items():
         done = command(name, *words, "surplus")

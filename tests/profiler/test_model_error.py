@@ -100,6 +100,14 @@ def test_transfers_are_paired_by_direction_and_bytes() -> None:
     assert (pairs.first.tolist(), pairs.second.tolist()) == ([0, 1], [1, 0])
 
 
+def test_transfers_of_a_run_that_tells_no_direction_are_paired_by_bytes_and_order() -> None:
+    moved = {k: v for k, v in DMA.items() if k != "op"} | {"transfer_bytes": [40000, 8000]}
+    other = Profile.from_tables(TRN2, {"DmaPacketAggregated": moved}, is_simulation=False)
+    pairs = paired_transfers(profile(), other)
+    assert (pairs.first.tolist(), pairs.second.tolist()) == ([0, 1], [1, 0])
+    assert [WAYS[w] for w in pairs.way] == ["order", "order"]
+
+
 def test_a_comparison_of_a_modelled_with_a_measured_run_tells_it_either_way_round() -> None:
     one = compare_profiles(profile(), measured())
     other = compare_profiles(measured(), profile())

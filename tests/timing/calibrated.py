@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,7 @@ import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.profiler.profile import Profile
-from nki_lab.targets import TRN2, Target
-from nki_lab.targets.overlay import target_with
+from nki_lab.targets import TRN2, Target, get_target
 
 
 @nki.jit
@@ -65,8 +65,21 @@ def elements(x, h):
     return out
 
 
+@nki.jit
+def independent(x):
+    """Run instructions of Vector that wait for nothing, so that each begins an interval after the one before."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.load(x)
+    for width in (64, 128, 256):
+        for k in range(4):
+            copy = nl.ndarray((128, width), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.tensor_copy(copy, tile[:, k : k + width], engine=nisa.engine.vector)
+            nl.store(out[:, :width], copy)
+    return out
+
+
 def runs(target: Target) -> list[nki_lab.Result]:
-    """Run every kernel on a chip."""
+    """Run every kernel on a chip; `independent` is the last."""
     rng = np.random.default_rng(3)
 
     def tile(width: int, dtype: Any = np.float32) -> np.ndarray:
@@ -75,8 +88,11 @@ def runs(target: Target) -> list[nki_lab.Result]:
     bf16 = nl.bfloat16
     return [
         nki_lab.run(transfers, tile(2048), target=target),
-        nki_lab.run(products, tile(512, bf16), tile(128, bf16), tile(512), tile(128), target=target),
+        nki_lab.run(
+            products, tile(512, bf16), tile(128, bf16), tile(512), tile(128), target=target
+        ),
         nki_lab.run(elements, tile(2048), tile(2048, bf16), target=target),
+        nki_lab.run(independent, tile(512), target=target),
     ]
 
 
@@ -94,6 +110,9 @@ def measured(profile: Profile, noise: float = 0.0, seed: int = 1) -> Profile:
     return Profile.from_tables(TRN2, tables, is_simulation=False, name=profile.name)
 
 
-def device(**constants: float) -> Target:
+def device(folder: Path, **constants: float) -> Target:
     """Return a chip that is not as trn2 is thought to be."""
-    return target_with(TRN2, "trn2+device", constants)
+    file = folder / f"device{len(list(folder.iterdir()))}.toml"
+    lines = [f"{name} = {value!r}" for name, value in constants.items()]
+    file.write_text("\n".join(("[constants]", *lines)))
+    return get_target(f"trn2+{file}")

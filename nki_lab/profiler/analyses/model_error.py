@@ -5,8 +5,9 @@ Events are compared one by one (`pairing`), so that a part of the kernel that on
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -128,43 +129,70 @@ def model_errors(
         modelled, measured: the runs.
         named: gives the name of a line of the modelled run.
     """
-    instructions = paired_instructions(modelled, measured)
-    transfers = paired_transfers(modelled, measured)
-    times = [
-        tuple(
-            p.numbers(table, "end_ts")[rows] - p.numbers(table, "start_ts")[rows]
-            for p, rows in ((modelled, pairs.first), (measured, pairs.second))
-        )
-        for table, pairs in (("Instruction", instructions), (TRANSFERS, transfers))
-    ]
-    both = tuple(np.concatenate(column) for column in zip(*times, strict=True))
-    engine = modelled.strings("Instruction", "engine").take(instructions.first).to_list()
-    opcode = modelled.strings("Instruction", "opcode").take(instructions.first).to_list()
-    size = modelled.numbers(TRANSFERS, "transfer_bytes")[transfers.first].tolist()
-    lines = (
-        *modelled.strings("Instruction", "nki_source_location").take(instructions.first).to_list(),
-        *transfer_lines(modelled).take(transfers.first).to_list(),
-    )
-    place = {line: named(line) for line in set(lines) if line}
-    ways = np.concatenate((instructions.way, transfers.way))
-    of_engine = _grouped([*engine, *["dma"] * len(size)], both)
+    return errors_of_runs([(modelled, measured)], named)
+
+
+def errors_of_runs(
+    runs: Sequence[tuple[ProfileData, ProfileData]], named: Callable[[str], str] = place_text
+) -> ModelErrors:
+    """Compare modelled runs, each with a measured one, as `model_errors` does, and add them up."""
+    parts = [_Events(modelled, measured) for modelled, measured in runs]
+
+    def all_of(attribute: str) -> list[Any]:
+        return [value for part in parts for value in getattr(part, attribute)]
+
+    def times_of(attribute: str) -> np.ndarray:
+        return np.concatenate([getattr(part, attribute) for part in parts])
+
+    lines = {line: named(line) for line in set(all_of("lines")) if line}
+    of_engines, of_transfers = times_of("engine_times"), times_of("transfer_times")
+    engines = [*all_of("engines"), *["dma"] * len(of_transfers)]
     order = (*ENGINES, "dma")
+    by_engine = _grouped(engines, np.concatenate((of_engines, of_transfers)))
     return ModelErrors(
-        engines=tuple(
-            sorted(of_engine, key=lambda row: order.index(row.name) if row.name in order else 99)
+        engines=tuple(sorted(by_engine, key=lambda row: order.index(row.name))),
+        classes=_grouped(all_of("classes"), of_engines),
+        sizes=_by_size(all_of("sizes"), of_transfers),
+        lines=_grouped(
+            [lines.get(line or "") for line in all_of("lines")],
+            np.concatenate([times for p in parts for times in (p.engine_times, p.transfer_times)]),
         ),
-        classes=_grouped(
-            [f"{e} {o or '?'}" if e else None for e, o in zip(engine, opcode, strict=True)],
-            times[0],
-        ),
-        sizes=_by_size(size, times[1]),
-        lines=_grouped([place.get(line or "") for line in lines], both),
-        ways=tuple(np.bincount(ways, minlength=len(WAYS)).tolist()),
-        alone=(
-            instructions.alone[0] + transfers.alone[0],
-            instructions.alone[1] + transfers.alone[1],
-        ),
+        ways=tuple(np.bincount(all_of("ways"), minlength=len(WAYS)).tolist()),
+        alone=tuple(sum(part.alone[side] for part in parts) for side in (0, 1)),  # type: ignore[arg-type]
     )
+
+
+class _Events:
+    """The paired events of two runs; times are (modelled, measured) per row."""
+
+    def __init__(self, modelled: ProfileData, measured: ProfileData) -> None:
+        instructions = paired_instructions(modelled, measured)
+        transfers = paired_transfers(modelled, measured)
+        self.engine_times, self.transfer_times = (
+            np.stack(
+                [
+                    p.numbers(table, "end_ts")[rows] - p.numbers(table, "start_ts")[rows]
+                    for p, rows in ((modelled, pairs.first), (measured, pairs.second))
+                ],
+                axis=1,
+            )
+            for table, pairs in (("Instruction", instructions), (TRANSFERS, transfers))
+        )
+        engine, opcode, line = (
+            modelled.strings("Instruction", name).take(instructions.first).to_list()
+            for name in ("engine", "opcode", "nki_source_location")
+        )
+        self.engines = [name if name in ENGINES else None for name in engine]
+        self.classes = [instruction_class(*names) for names in zip(engine, opcode, strict=True)]
+        self.sizes = modelled.numbers(TRANSFERS, "transfer_bytes")[transfers.first].tolist()
+        self.lines = [*line, *transfer_lines(modelled).take(transfers.first).to_list()]
+        self.ways = [*instructions.way.tolist(), *transfers.way.tolist()]
+        self.alone = [a + b for a, b in zip(instructions.alone, transfers.alone, strict=True)]
+
+
+def instruction_class(engine: str | None, opcode: str | None) -> str | None:
+    """Return what instructions are compared by: engine and opcode; None where the engine is unknown."""
+    return f"{engine} {opcode or '?'}" if engine else None
 
 
 def size_class(size: int) -> int:
@@ -178,7 +206,7 @@ def size_text(size: int) -> str:
     return f"{size >> 10 * unit} {_UNITS[unit]}"
 
 
-def _by_size(sizes: list[int], times: tuple[np.ndarray, ...]) -> tuple[ModelError, ...]:
+def _by_size(sizes: list[int], times: np.ndarray) -> tuple[ModelError, ...]:
     """Return the errors of transfers by their size, the smallest first."""
     classes = sorted({size_class(size) for size in sizes})
     names = {c: f"{size_text(c)} to {size_text(2 * c)}" for c in classes}
@@ -186,15 +214,14 @@ def _by_size(sizes: list[int], times: tuple[np.ndarray, ...]) -> tuple[ModelErro
     return tuple(rows[names[c]] for c in classes)
 
 
-def _grouped(names: Iterable[str | None], times: tuple[np.ndarray, ...]) -> tuple[ModelError, ...]:
+def _grouped(names: Iterable[str | None], times: np.ndarray) -> tuple[ModelError, ...]:
     """Add up the times of events of one name, the largest difference first; None is of no name."""
     number: dict[str, int] = {}
     codes = np.array(
         [-1 if name is None else number.setdefault(name, len(number)) for name in names], dtype=int
     )
-    modelled, measured = (np.asarray(column, dtype=np.int64) for column in times)
-    with np.errstate(all="ignore"):
-        ratio = np.where(modelled > 0, measured / np.maximum(modelled, 1), 1.0)
+    modelled, measured = times[:, 0], times[:, 1]
+    ratio = np.where(modelled > 0, measured / np.maximum(modelled, 1), 1.0)
     rows = []
     for name, code in number.items():
         of = codes == code

@@ -55,15 +55,20 @@ def paired_instructions(first: ProfileData, second: ProfileData) -> Pairs:
 
 
 def paired_transfers(first: ProfileData, second: ProfileData) -> Pairs:
-    """Pair the rows of the table DmaPacketAggregated: those of one direction that move equally many bytes."""
+    """Pair the rows of the table DmaPacketAggregated: those of one direction that move equally many bytes.
+
+    The JSON of the official tools tells no direction; then bytes and order have to do.
+    """
     runs = (first, second)
+    ways = [_texts(p, TRANSFERS, "op") for p in runs]
+    told = all((way.codes >= 0).any() for way in ways)
     kinds = [
         (
-            _texts(p, TRANSFERS, "op"),
+            *((way,) if told else ()),
             p.numbers(TRANSFERS, "transfer_bytes"),
             p.numbers(TRANSFERS, "pcore_idx"),
         )
-        for p in runs
+        for p, way in zip(runs, ways, strict=True)
     ]
     lines = _lines([transfer_lines(p) for p in runs])
     loops = []
