@@ -120,9 +120,9 @@ MESSAGES: tuple[Message, ...] = (
     Message(r"unexpected keyword argument '(platform_target|mode)'", KernelRefused,
             "nki.jit of this NKI takes no `{0}`",
             "leave it out: the chip is chosen by --target, and what runs the kernel by --backend", _MIGRATION),
-    Message(r"\blists?\b.*\btuple", KernelRefused,
+    Message(r"\blists?\b.* not supported\b", KernelRefused,
             "NKI takes no lists as arguments of a kernel", "write a tuple", _MIGRATION),
-    Message(r"outputs?\b.*\bshared_hbm", KernelRefused, "a kernel returns only tensors in shared_hbm",
+    Message(r"\boutputs? must be .*\bshared_hbm", KernelRefused, "a kernel returns only tensors in shared_hbm",
             "make it with nl.ndarray(..., buffer=nl.shared_hbm)", _MIGRATION),
     # While a capture runs: before the timeout that its text speaks of.
     Message(r"NRT_EXEC_SW_NQ_OVERFLOW|DGE notification", NotificationOverflow,
@@ -159,7 +159,7 @@ MESSAGES: tuple[Message, ...] = (
             "the runtime does not load the program ({0})",
             "compile it again for the chip of this device: --target", "neuron-runtime/nrtpy/nrtpy-troubleshooting.rst"),
     # Profiles.
-    Message(r"influx", ProfileToolRefused, "neuron-profile looks for a database, which nki_lab does not use",
+    Message(r"influxdb? .*not setup|\"influx\"", ProfileToolRefused, "neuron-profile looks for a database, which nki_lab does not use",
             "name a format: --output-format json", "archive/profiler/neuron-profile-user-guide.rst"),
     Message(r"Missing --display-name", ProfileToolRefused, "neuron-explorer wants a name for the profile",
             "add --display-name", "seen"),

@@ -2,7 +2,7 @@
 
     report = probe()
     report.is_usable      a device, and packages that can compile for it
-    report.text()         the ladder: one line for each rung, with what to install where one is missing
+    report.rungs          the ladder: what was found at each rung, and what to install where something is missing
 
 Each rung is asked without starting the Neuron Runtime and without importing a Neuron package: the first keeps a core,
 and the second may take a minute (general/nki/getting_started.rst@0521004c). A tool that does not answer is ended.
@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 from nki_lab.choices import Choices
 from nki_lab.errors import NoDevice, PackageMissing
 from nki_lab.hardware.diagnose import diagnose
-from nki_lab.source import text_of
 from nki_lab.targets import get_target, target_names
 
 #: A tool that takes longer than this to say what there is does not answer.
@@ -179,16 +178,6 @@ class Report:
     def users(self) -> tuple[User, ...]:
         """The processes that hold cores."""
         return tuple(dict.fromkeys(user for device in self.devices for user in device.users))
-
-    def text(self) -> str:
-        """Return one line for each rung, and what to do where something is missing."""
-        marks = {True: "found", False: "missing", None: "note"}
-        lines = []
-        for rung in self.rungs:
-            lines.append(f"{marks[rung.found]:<8} {rung.name:<20} {rung.text}")
-            if rung.help and not rung.found:
-                lines.append(f"{'':<9}help: {rung.help}")
-        return text_of(lines)
 
     def require(self) -> Report:
         """Return the report; raise NoDevice or PackageMissing with the ladder where no device can be used."""
