@@ -159,7 +159,8 @@ MESSAGES: tuple[Message, ...] = (
             "the runtime does not load the program ({0})",
             "compile it again for the chip of this device: --target", "neuron-runtime/nrtpy/nrtpy-troubleshooting.rst"),
     # Profiles.
-    Message(r"influxdb? .*not setup|\"influx\"", ProfileToolRefused, "neuron-profile looks for a database, which nki_lab does not use",
+    Message(r"influxdb? .*not setup|\"influx\"", ProfileToolRefused,
+            "neuron-profile looks for a database, which nki_lab does not use",
             "name a format: --output-format json", "archive/profiler/neuron-profile-user-guide.rst"),
     Message(r"Missing --display-name", ProfileToolRefused, "neuron-explorer wants a name for the profile",
             "add --display-name", "seen"),
