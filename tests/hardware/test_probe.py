@@ -94,7 +94,9 @@ def test_nothing_is_there(tmp_path, monkeypatch):
     environment = tmp_path / "no environments" / "aws_neuronx_venv_pytorch_2_9"
     environment.mkdir(parents=True)
     help = rung(probe(places(machine)), "Neuron packages").help
-    assert help == f"name an environment that has them: NKI_LAB_NEURON_PYTHON={environment}/bin/python"
+    assert (
+        help == f"name an environment that has them: NKI_LAB_NEURON_PYTHON={environment}/bin/python"
+    )
 
 
 def test_a_driver_without_tools_is_seen(tmp_path, monkeypatch):
