@@ -49,7 +49,7 @@ def session(options: Namespace, stack: Stack = ()) -> Iterator[list[Result]]:
     """
     given = vars(options)
     # A switch that is not given leaves the choice to the session and the environment.
-    chosen = {choice.name: given.get(choice.name) or None for choice in acting()}
+    chosen = {c.name: None if (v := given.get(c.name)) is False else v for c in acting()}
     with (
         aliases(),
         inside(**chosen),

@@ -75,6 +75,9 @@ ACTS: dict[str, tuple[str, Callable[[Seen], bool]]] = {
     "dialect": ("--dialect nki", lambda s: s.result.options.dialect == "nki"),
     "max_trips": ("--max-trips 1000", lambda s: s.result.options.max_trips == 1000),
     "backend": ("--backend simulator", lambda s: s.result.options.backend == "simulator"),
+    "core": ("--core 3", lambda s: s.result.options.core == 3),
+    "warmup": ("--warmup 0", lambda s: s.result.options.warmup == 0),
+    "iters": ("--iters 7", lambda s: s.result.options.iters == 7),
     "debug": ("--debug", lambda s: s.result.options.debug),
 }
 # A cell that is to end with an error shows no run, one that is moved compares two (tests/migration), and operators need

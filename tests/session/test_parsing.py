@@ -47,6 +47,9 @@ RIGHT = {
     "nki": ("--nki 0.6.0", "0.6"),
     "dialect": ("--dialect beta1", "beta1"),
     "backend": ("--backend simulator", "simulator"),
+    "core": ("--core 3", 3),
+    "warmup": ("--warmup 0", 0),
+    "iters": ("--iters 7", 7),
 }
 
 #: (option, line, words of the error, words of its help)
@@ -102,6 +105,9 @@ WRONG = [
         "unknown backend `simulatr`",
         "did you mean `simulator`?",
     ),
+    ("core", "--core x", "`x` is not a whole number from 0 on", "write for example 7"),
+    ("warmup", "--warmup 1.5", "`1.5` is not a whole number from 0 on", "write for example 7"),
+    ("iters", "--iters 0", "`0` is not a whole number above 0", "1000000"),
     ("nki", "--nki=", "the value is empty; it takes 0.1, 0.2", "leave it out"),
     ("nki", "--nki 0.8", "`0.8` is not one of 0.1, 0.2", ""),
     ("accept", "--accept reciprocal", "`reciprocal` is not one of division", ""),
