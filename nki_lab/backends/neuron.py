@@ -228,6 +228,7 @@ def _toolchain(options: Choices) -> Toolchain:
         toolchain = Toolchain(
             python=Path(report.packages.python),
             versions=report.packages.versions,
+            modules=frozenset(name for name, there in report.packages.modules.items() if there),
             tools=report.tools,
             chip=report.chip,
             cores=tuple(core for device in report.devices for core in device.cores),

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from nki_lab.errors import DeviceBusy, DeviceMemory, NkiError, ToolchainError
+from nki_lab.errors import DeviceBusy, DeviceMemory, NkiError, PackageMissing, ToolchainError
 from nki_lab.hardware import probe
 from nki_lab.hardware.child import Ended, run_child, unwritable
 from nki_lab.hardware.diagnose import diagnose, without_harmless
@@ -35,6 +35,8 @@ _WORKER = Path(__file__).with_name("worker.py")
 _TOOLS, _LIBRARIES = "/opt/aws/neuron/bin", "/opt/aws/neuron/lib"
 #: The module of the official decorators, by its package.
 _NAMESPACES = {"nki": "nki", "neuronxcc": "neuronxcc.nki"}
+#: How a kernel of a package is run: a name in `worker.ACTIONS`.
+_APIS = {"nki": "standalone", "neuronxcc": "baremetal"}
 #: Variables that change what is compiled, besides the kernel.
 _FLAGS = ("NEURON_CC_FLAGS", "NEURON_RT_STOCHASTIC_ROUNDING_EN", "NKI_PRECISE_FP")
 #: Variables that would have the official package do something else than run on the device.
@@ -48,6 +50,7 @@ class Toolchain:
     Attributes:
         python: the interpreter with the official package.
         versions: distribution -> its version in that interpreter.
+        modules: the official modules that it finds.
         tools: official tool -> where it is.
         chip: name of the target of the device; "" where nothing tells.
         cores: numbers of its logical cores.
@@ -56,6 +59,7 @@ class Toolchain:
 
     python: Path
     versions: Mapping[str, str]
+    modules: frozenset[str]
     tools: Mapping[str, Path]
     chip: str
     cores: tuple[int, ...]
@@ -192,21 +196,15 @@ class Runner:
         return folder, outputs, updated
 
     def _api(self, package: str) -> str:
-        """Return how the official package is called; ToolchainError where it is not there."""
-        versions = self.toolchain.versions
-        apis = {"neuronxcc": ("baremetal", "neuronx-cc"), "nki": ("standalone", "nki")}
-        api, distribution = apis[package]
-        if distribution not in versions:
-            raise self._missing(package, distribution)
-        return api
-
-    def _missing(self, package: str, distribution: str) -> ToolchainError:
-        versions = self.toolchain.versions
-        others = [f"{n} {versions[n]}" for n in ("nki", "neuronx-cc") if n in versions]
-        return ToolchainError(
-            f"the kernel is written for {_NAMESPACES[package]}, and {self.toolchain.python} has no {distribution}"
-            + f", but {' and '.join(others)}" * bool(others),
-            help=f"install {distribution} there, or name another interpreter with NKI_LAB_NEURON_PYTHON",
+        """Return how the official package is called; PackageMissing where it is not there."""
+        toolchain, namespace = self.toolchain, _NAMESPACES[package]
+        if namespace in toolchain.modules:
+            return _APIS[package]
+        others = sorted(toolchain.modules & {*_NAMESPACES.values()})
+        raise PackageMissing(
+            f"the kernel is written for {namespace}, which {toolchain.python} does not have"
+            + f"; it has {' and '.join(others)}" * bool(others),
+            help="install it there, or name another interpreter with NKI_LAB_NEURON_PYTHON",
         )
 
     def _request(self, folder: RunFolder, call: Call) -> None:

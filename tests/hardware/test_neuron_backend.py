@@ -2,23 +2,28 @@
 
 import os
 import pickle
+import shutil
 import time
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import nki_lab
 from nki_lab import language as nl
 from nki_lab.api import nki
+from nki_lab.api.install import aliases
 from nki_lab.backends import neuron
 from nki_lab.errors import (
     DeviceBusy,
     DeviceOutOfBounds,
     DeviceTimedOut,
     NoDevice,
+    PackageMissing,
     ProcessDied,
     ToolchainError,
 )
+from nki_lab.source import keep_lines
 from tests.cli.conftest import Command, command, write  # noqa: F401
 from tests.hardware.standins import Machine
 from tests.magics.notebook import Notebook, bare, notebook, shell  # noqa: F401
@@ -253,3 +258,94 @@ def test_differences_say_what_and_where():
     assert "max abs error 0.5 at [1, 0] (0.5, modelled 0), max rel error 0.25 at [1, 2]" in text
     empty = np.zeros((0, 3))
     assert "agree" in neuron.difference_text(empty, empty)
+
+
+# -- other generations, chips and tools ------------------------------------------------------------------------------
+
+
+def beta1_kernel():
+    with aliases():
+        scope = {}
+        text = (
+            "import neuronxcc.nki as nki\nimport neuronxcc.nki.language as nl\n\n\n"
+            "@nki.jit\ndef added(a, b, out):\n"
+            "    nl.store(out, nl.load(a) * 2.0 + nl.load(b))\n"
+        )
+        keep_lines("<beta1>", text)
+        exec(compile(text, "<beta1>", "exec"), scope)
+    return scope["added"]
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(
+    ("generation", "chip", "tools", "runner", "source"),
+    [
+        ("beta1", "trn1", ("neuron-profile",), "", "nki.benchmark"),
+        ("beta1", "inf2", ("neuron-explorer", "neuron-bench"), "nrtpy", "nki.benchmark"),
+        ("nki-0.6", "trn3", ("neuron-explorer",), "spike", "spike"),
+        ("nki-0.6", "trn2", ("neuron-profile", "neuron-bench"), "nrtpy", "neuron-bench"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_each_generation_runs_times_and_profiles(
+    tmp_path, monkeypatch, generation, chip, tools, runner, source
+):
+    there = Machine(tmp_path / "m", generation, chip, ls="instance", tools=tools, runner=runner)
+    settled(there, monkeypatch)
+    there.change(value_error=ERROR)
+    out = np.zeros_like(X)
+    if generation == "beta1":
+        result = nki_lab.run(beta1_kernel(), X, Y, out, backend="neuron")
+        value, expected = out, 2 * X + Y  # a kernel of output parameters returns nothing
+    else:
+        result = nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron")
+        value, expected = result.value, EXPECTED
+    np.testing.assert_allclose(value, expected, 3 * ERROR, 1e-6)
+    assert result.origin.startswith("measured on ") and not result.profile.is_simulation
+    assert result.profile.count("Instruction") and result.lines()
+    timed = result.benchmark()
+    assert timed.source == source and timed.iterations == 100
+    assert timed.latency_ns == pytest.approx(result.profile.total_ns, rel=0.3)
+
+
+@pytest.mark.thorough
+def test_what_is_missing_is_told(tmp_path, monkeypatch):
+    there = Machine(tmp_path / "m", "nki-0.6", ls="instance", tools=(), runner="")
+    settled(there, monkeypatch)
+    with pytest.raises(PackageMissing, match=r"written for neuronxcc\.nki.*; it has nki"):
+        nki_lab.run(beta1_kernel(), X, Y, np.zeros_like(X), backend="neuron")
+    result = nki_lab.run(scaled_sum, X, Y.copy(), backend="neuron")
+    assert "neither neuron-explorer nor neuron-profile is installed" in repr(result)
+    assert repr(result).startswith("scaled_sum: measured on trn2, core 0; ")
+    with pytest.raises(ToolchainError, match="neuron-bench, nrtpy and spike are not installed"):
+        result.benchmark()
+    shutil.rmtree(result.run.folder.path)
+    with pytest.raises(ToolchainError, match="neuron-bench"):
+        result.benchmark()
+    other = Machine(tmp_path / "old", "nki-0.2", ls="instance")
+    settled(other, monkeypatch)
+    with pytest.raises(
+        PackageMissing, match=r"nki 0\.1 and 0\.2 do not run kernels on NumPy arrays"
+    ):
+        nki_lab.run(scaled_sum, X, Y, backend="neuron")
+
+
+@pytest.mark.thorough
+def test_two_physical_cores_and_narrow_dtypes(machine):
+    @nki.jit
+    def halves(x):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        part = nl.ds(nl.program_id(0) * (x.shape[1] // 2), x.shape[1] // 2)
+        nl.store(out[:, part], nl.load(x[:, part]))
+        return out
+
+    machine.change(value_error=0.0)
+    try:
+        x = X.astype(ml_dtypes.bfloat16)
+        for _ in range(2):  # compiled, then loaded by nrtpy, which hands bfloat16 back as bytes
+            result = nki_lab.run(halves[2], x, backend="neuron")
+            assert result.value.dtype == x.dtype
+            np.testing.assert_array_equal(result.value.view(np.uint16), x.view(np.uint16))
+            assert result.run.folder.described["environment"]["NEURON_LOGICAL_NC_CONFIG"] == "2"
+    finally:
+        machine.change(value_error=ERROR)

@@ -110,7 +110,5 @@ def test_a_backend_that_is_not_there_is_named_before_anything_runs():
     outcome = CliRunner().invoke(app, ["bench", "rmsnorm", "--backend", "gpu"])
     text = " ".join(outcome.output.split())
     assert outcome.exit_code == 2
-    assert (
-        "unknown backend `gpu`: no module of nki_lab.backends defines one of that name" in text
-    )
+    assert "unknown backend `gpu`: no module of nki_lab.backends defines one of that name" in text
     assert "backends: simulator, neuron, both" in text
