@@ -499,6 +499,10 @@ class Operator:
         """Return results in the form of the kernel's, with the constants among them."""
         return self._make([_constant(r, self._constants) for r in results])
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the operator."""
+        raise NotImplementedError
+
     def trace(self, *args: Any, target: Any = None, **kwargs: Any) -> ModelTrace:
         """Run the operator and its backward; return their times side by side, with the views of each."""
         raise NotImplementedError

@@ -163,7 +163,13 @@ def _gradients(
         tracer.path = "loss"
         value = backward(value)
     results = [t for t in _tensors(value) if t.requires_grad]
-    wanted = dict(model.named_parameters()) if isinstance(model, torch.nn.Module) else {}
+    # Of a function, those of the modules that it has called.
+    owners = {"": model} if isinstance(model, torch.nn.Module) else tracer.outermost
+    wanted = {
+        f"{path}.{name}" if path else name: parameter
+        for path, module in owners.items()
+        for name, parameter in module.named_parameters()
+    }
     wanted |= {n: t for n, v in names.items() for t in _tensors(v)}
     wanted = {name: tensor for name, tensor in wanted.items() if tensor.requires_grad}
     if not results or not wanted:
@@ -184,12 +190,14 @@ class _Tracer(TorchDispatchMode):
         rows: those so far.
         path: the module that runs.
         direct: runs of kernels that are called without being operators.
+        outermost: modules that are called by none, by their paths.
     """
 
     def __init__(self, rows: Rows, root: Any) -> None:
         super().__init__()
         self.rows, self.path = rows, ""
         self.direct: list[Result] = []
+        self.outermost: dict[str, Any] = {}
         self._root = root
         self._sources: dict[StorageWeakRef, int | str] = {}
         self._stack: list[tuple[Any, str]] = []
@@ -212,6 +220,8 @@ class _Tracer(TorchDispatchMode):
         self._stack.append((module, self.path))
         if module is not self._root:
             self.path = self._path_of(module)
+            if len(self._stack) == 1:
+                self.outermost[self.path] = module
 
     def _leave(self, module: Any, args: Any, result: Any) -> None:
         if self._stack and self._stack[-1][0] is module:

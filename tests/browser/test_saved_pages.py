@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
+from nki_lab.frameworks.model_trace import Rows, Tensor, Work
 from nki_lab.views.display import display
+from nki_lab.views.models.trace import ModelTrace
 from nki_lab.views.registry import view_names
 from nki_lab.views.run import ViewData
 from nki_lab.widgets.theme import SERIES
@@ -56,3 +58,35 @@ def test_a_saved_page_shows_names_with_markup_as_they_are(chromium: str, tmp_pat
                 panel = tab(page.locator(".nki-view"), name)
                 ours = "[src^='data:image/svg+xml,']"
                 assert panel.locator(f"img:not({ours}), script").count() == 0
+
+
+@pytest.mark.parametrize("dark", [False, True])
+def test_a_traced_model_is_shown_with_its_kernels(
+    dark: bool, chromium: str, tmp_path: Path
+) -> None:
+    rows = Rows("trn2")
+    given = [Tensor("float32", (128, 512), 128 * 512 * 4)]
+    rows.add("lab::added", "norm", given, given, [added()])
+    rows.add("aten::mm", "up", given, given, work=Work(10**9, 10**6, 4))
+    trace = ModelTrace("model", "trn2", tuple(rows.rows), {"x": "float32[128, 512]"}, None)
+    file = trace.show().save_html(tmp_path / "model.html")
+    with browser(chromium, width=560 if dark else 1200, height=900, anew=True) as page:
+        console = Console().listen(page)
+        page.emulate_media(color_scheme="dark" if dark else "light")
+        page.goto(file.as_uri())
+        view = page.locator(".nki-view").first
+        kernel, product = tab(view, "operators").locator(".nki-row").all()
+        assert "~" not in kernel.inner_text() and "~" in product.inner_text()
+        picture(page, f"model_operators_{dark}")
+        kernel.click()
+        view.get_by_role("button", name="Show in graph").click()
+        chosen = tab(view, "graph").locator(".nki-kernel.nki-chosen .nki-node-name")
+        assert chosen.text_content() == "lab::added"
+        picture(page, f"model_graph_{dark}")
+        view.get_by_role("button", name="Show its views").last.click()
+        inner = view.locator(".nki-nested .nki-view")
+        for name in view_names():
+            assert tab(inner, name).locator(".error").count() == 0
+        picture(page, f"model_kernels_{dark}")
+        assert "AwsNeuronCustomNativeKernel" in tab(view, "calls").inner_text()
+        assert console.errors == [] and console.requests == [file.as_uri()]

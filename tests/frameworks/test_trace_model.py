@@ -195,6 +195,8 @@ def test_a_model_without_kernels_and_kernels_that_are_no_operators():
     trace = nki_lab.torch.trace_model(model, torch.ones(2, 3), target="trn2")
     assert [(r.name, r.path) for r in trace.rows] == [("aten::addmm", "0"), ("aten::tanh", "1")]
     assert trace.kernels == () and "no NKI kernel" in trace.custom_calls
+    called = nki_lab.torch.trace_model(lambda x: model(x), torch.ones(2, 3), backward=True)
+    assert "Sequential.0.weight" in called.gradients and called.rows[0].path == "Sequential.0"
     with pytest.raises(KernelArgument, match="no result of the model has a gradient"):
         nki_lab.torch.trace_model(torch.sin, torch.ones(2), backward=True)
     direct = nki_lab.torch.trace_model(

@@ -50,11 +50,24 @@ def test_rows_are_those_of_the_jaxpr_with_loops_from_inside(traced):
     assert "AwsNeuronCustomNativeKernel" in back.custom_call
 
 
-def test_values_and_gradients_are_those_of_jax(traced):
-    np.testing.assert_allclose(traced.value, layers(X, GAMMA, WEIGHT), rtol=1e-5)
-    wanted = jax.grad(lambda *a: (layers(*a) ** 3).sum(), (0, 1, 2))(X, GAMMA, WEIGHT)
-    for name, grad in zip(("x", "gamma", "weight"), wanted, strict=True):
-        np.testing.assert_allclose(traced.gradients[name], grad, rtol=1e-3, atol=1e-4)
+def plain(x, gamma, weight):
+    for _ in range(3):
+        x = x / np.sqrt((x**2).mean(-1, keepdims=True) + 1e-5) * gamma @ weight
+    return x / (1 + np.exp(-x))
+
+
+def test_values_and_gradients_are_those_of_formulas(traced):
+    given = [np.asarray(a, dtype=np.float64) for a in (X, GAMMA, WEIGHT)]
+    np.testing.assert_allclose(traced.value, plain(*given), rtol=1e-4, atol=1e-5)
+    rng = np.random.default_rng(7)
+    for n, name in enumerate(("x", "gamma", "weight")):
+        way = rng.standard_normal(given[n].shape)
+        ends = []
+        for step in (1e-5, -1e-5):
+            moved = [a + step * way if k == n else a for k, a in enumerate(given)]
+            ends.append((plain(*moved) ** 3).sum())
+        slope = (ends[0] - ends[1]) / 2e-5
+        assert (np.asarray(traced.gradients[name]) * way).sum() == pytest.approx(slope, rel=1e-3)
 
 
 def test_an_operator_is_traced_with_its_backward():

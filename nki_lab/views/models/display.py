@@ -118,7 +118,7 @@ def _calls(trace: ModelTrace) -> bytes:
 def text_picture(lines: Sequence[str], paper: PaperKind, theme: str) -> bytes:
     """Return lines of text as a picture; those of kernels stand out, and long ones are written smaller."""
     longest = max(map(len, lines[:_LINES_SHOWN]), default=0)
-    scale = min(1.0, max(0.6, (WIDTH - 2 * MARGIN) / (LETTER * (longest + 2))))
+    scale = min(1.0, max(0.6, (WIDTH - 2 * MARGIN) / (LETTER * (longest + 5))))
     room = int((WIDTH - 2 * MARGIN) / (LETTER * scale))
     shown = [part for line in lines[:_LINES_SHOWN] for part in wrapped(line, room)]
     if len(lines) > _LINES_SHOWN:

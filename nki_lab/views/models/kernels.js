@@ -33,7 +33,10 @@ class Kernels {
     this.choose(run);
   }
 
-  refresh() {}
+  /** Take the colours of the theme, which may have changed. */
+  refresh() {
+    for (const card of this.cards) card.querySelector(".nki-meter span").style.background = this.context.theme.series(0);
+  }
 
   close() {
     this.shown?.close();
