@@ -10,6 +10,7 @@ and the second may take a minute (general/nki/getting_started.rst@0521004c). A t
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
 import re
@@ -47,26 +48,6 @@ VARIABLES = (
 
 _SETUP = "awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/get-started/setup-env.html"
 _ENVIRONMENTS = "aws_neuronx_venv_*"
-#: Printed by the interpreter that is asked. Looking for a module imports none, not even its package.
-_ASK = """
-import importlib.metadata as m, importlib.machinery as f, json, os, sys
-sys.path = [p for p in sys.path if p]
-found = {}
-for name in sys.argv[1:]:
-    try:
-        found[name] = m.version(name)
-    except m.PackageNotFoundError:
-        pass
-def is_there(name, path=None):
-    spec = f.PathFinder.find_spec(name, path)
-    if spec is None:
-        return None
-    return list(spec.submodule_search_locations or [])
-inside = is_there("neuronxcc")
-modules = {n: is_there(n) is not None for n in ("nki", "nrtpy", "spike")}
-modules["neuronxcc.nki"] = any(os.path.isdir(os.path.join(p, "nki")) for p in inside or [])
-print(json.dumps({"python": sys.executable, "version": sys.version.split()[0], "versions": found, "modules": modules}))
-"""
 
 
 class Places(NamedTuple):
@@ -375,10 +356,43 @@ def _read(path: Path) -> str:
 # -- packages --------------------------------------------------------------------------------------------------------
 
 
+def _installed(distributions: Sequence[str], runners: Sequence[str]) -> dict[str, Any]:
+    """Return what this interpreter has; looking for a module imports none, not even its package."""
+    # Also run by itself in another interpreter, of any version of Python.
+    import importlib.machinery
+    import importlib.metadata
+    import os
+    import sys
+
+    versions = {}
+    for name in distributions:
+        try:
+            versions[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            pass
+    path = [
+        folder for folder in sys.path if folder
+    ]  # what lies in the working directory is not installed
+    find = importlib.machinery.PathFinder.find_spec
+    modules = {name: find(name, path) is not None for name in ("nki", *runners)}
+    compiler = find("neuronxcc", path)
+    inside = compiler.submodule_search_locations if compiler else None
+    modules["neuronxcc.nki"] = any(os.path.isdir(os.path.join(p, "nki")) for p in inside or ())
+    return {"versions": versions, "modules": modules}
+
+
 def _packages(python: str | None) -> Packages:
     """Ask an interpreter what it has; None is the one that runs this."""
-    python = python or sys.executable
-    answer = output_of([python, "-c", _ASK, *DISTRIBUTIONS])
+    if not python:
+        return Packages(sys.executable, **_installed(DISTRIBUTIONS, RUNNERS))
+    ask = f"print(json.dumps({_installed.__name__}({DISTRIBUTIONS!r}, {RUNNERS!r})))"
+    parts = (
+        "from __future__ import annotations",
+        "import json",
+        inspect.getsource(_installed),
+        ask,
+    )
+    answer = output_of([python, "-c", "\n".join(parts)])
     try:
         told = json.loads(answer.stdout)
         return Packages(python, dict(told["versions"]), dict(told["modules"]))

@@ -148,6 +148,10 @@ def test_a_summary_holds_metrics_of_the_schema_in_seconds(site):
     assert all(
         0 <= metrics[name] <= 1 for name in metrics if name.endswith("_engine_active_time_percent")
     )
+
+
+@pytest.mark.thorough
+def test_a_summary_goes_to_a_file_or_is_refused(site):
     refused = site.call(
         site.profiler, "view", "-n", "art/kernel.neff", "-s", "profile_exec_2.ntff", "--output-format", "summary-json",
         "--output-file", "summary.json",
