@@ -42,7 +42,7 @@ BUDGETS = {
     "exercises": 2_120,
     "explain": 1_010,
     "frameworks": 4_400,
-    "hardware": 3_500,
+    "hardware": 3_800,
     "ir": 10_050,
     "isa": 11_750,
     "kernels": 12_400,
