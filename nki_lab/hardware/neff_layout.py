@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nki_lab.hardware.neff import SBUF, Neff, NeffCore, Tile, Transfer
+from nki_lab.hardware.neff import SBUF, Neff, NeffCore, NeffTensor, Tile, Transfer
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.text_table import text_table
 from nki_lab.source import text_of
@@ -28,23 +28,31 @@ NOTE = (
 #: The views of it.
 VIEWS = ("memory", "ir")
 _ABOUT = (
-    "the official compiler placed these tiles; a tile is shown from the first transfer that touches it until another"
-    " one writes over it: when it is free in between is not known"
+    "the official compiler placed these tiles; what is loaded is shown until another transfer touches its bytes, what"
+    " is stored only while it is: what engines write in between is not known"
 )
-#: Transfers among which tiles are followed until something writes over them.
+#: Transfers among which tiles are followed until something touches them again.
 _FOLLOWED = 20_000
 _BYTES_OF = re.compile(r"(\d+)$")
 _SHOWN = 12
 
 
 class _Used(NamedTuple):
-    """A tile, the tensor that a transfer brings to it or takes from it, and the number of the first such transfer."""
+    """A tile while it holds a part of a tensor that transfers bring or take.
 
-    core: int
+    Attributes:
+        tile: where it is.
+        tensor, dtype: what it holds.
+        first, last: from which transfer to which it is known to be in use.
+        is_loaded: whether the first one brings what it holds; else it takes that away.
+    """
+
     tile: Tile
     tensor: str
     dtype: str
     first: int
+    last: int
+    is_loaded: bool
 
 
 class Placed(NamedTuple):
@@ -73,60 +81,21 @@ class Placed(NamedTuple):
 def neff_view(neff: Neff, chip: Target) -> ViewData:
     """Return a NEFF as the views of a program show it: transfers in place of instructions, tiles, and tensors."""
     moved = list(_moved(neff))
-    tiles: dict[tuple[int, Tile, str], _Used] = {}
-    touched: dict[tuple[int, Tile, str], list[int]] = {}
-    for number, (core, one) in enumerate(moved):
-        for tile, tensor in ((one.written, one.source), (one.read, one.dest)):
-            if tile is not None:
-                key = core, tile, tensor
-                tiles.setdefault(key, _Used(core, tile, tensor, one.dtype, number))
-                touched.setdefault(key, []).append(number)
-    ends = _ends(moved, list(tiles.values()))
+    used = _used(moved)
     shapes = {t.name: t for t in neff.tensors}
-    tensors = [
-        Tensor(
-            t.name,
-            "shared_hbm",
-            t.shape or (t.nbytes,),
-            t.dtype or "uint8",
-            _itemsize(t.dtype),
-            t.kind,
-            False,
-        )
+    outside = [
+        Tensor(t.name, "shared_hbm", t.shape or (t.nbytes,), t.dtype or "uint8", _itemsize(t.dtype), t.kind, False)
         for t in neff.tensors
-    ]
-    first_tile = len(tensors)
-    for used, last in zip(tiles.values(), ends, strict=True):
-        about = shapes.get(used.tensor)
-        text = (
-            f"{about.kind} {list(about.shape)} {about.dtype}" if about else "inside of the program"
-        )
-        size = _itemsize(used.dtype) if used.tile.row_bytes % _itemsize(used.dtype) == 0 else 1
-        tensors.append(
-            Tensor(
-                used.tensor,
-                "sbuf",
-                (used.tile.partitions, used.tile.row_bytes // size),
-                used.dtype if size > 1 else "uint8",
-                size,
-                "temporary",
-                True,
-                (used.tile.partition, used.tile.byte),
-                (used.first, last),
-                Place(used.tensor, used.tensor, text),
-            )
-        )
-    numbers = list(touched.values())
+    ]  # fmt: skip
+    tensors = [*outside, *(_tensor(one, shapes.get(one.tensor)) for one in used)]
     operations = [_operation(one, len(neff.cores) > 1, core) for core, one in moved]
 
     def slices(number: int) -> Sequence[Slice]:
-        if number < first_tile:
+        if number < len(outside):
             return ()
-        tensor = tensors[number]
-        parts = numbers[number - first_tile]
-        readers = [n for n in parts if moved[n][1].read is not None]
-        writers = [n for n in parts if moved[n][1].written is not None]
-        strides = (tensor.row_elements, 1)
+        tensor, held = tensors[number], used[number - len(outside)]
+        strides, touching = (tensor.row_elements, 1), (held.first,)
+        readers, writers = ((), touching) if held.is_loaded else (touching, ())
         return [
             Slice(f"%{tensor.name}", tensor.shape, strides, 0, tensor.itemsize, readers, writers)
         ]
@@ -141,7 +110,27 @@ def neff_view(neff: Neff, chip: Target) -> ViewData:
         stages=[ProgramStage("transfers of the NEFF", lines)],
         tensors=tensors,
         slices=slices,
+        state="compiled, not run",
         about_places=_ABOUT,
+    )
+
+
+def _tensor(one: _Used, about: NeffTensor | None) -> Tensor:
+    """Return a tile as a tensor; its place is what it holds, so that views colour it so."""
+    text = f"{about.kind} {list(about.shape)} {about.dtype}" if about else "inside of the program"
+    size = _itemsize(one.dtype)
+    size = 1 if one.tile.row_bytes % size else size
+    return Tensor(
+        one.tensor,
+        "sbuf",
+        (one.tile.partitions, one.tile.row_bytes // size),
+        one.dtype if size > 1 else "uint8",
+        size,
+        "temporary",
+        True,
+        (one.tile.partition, one.tile.byte),
+        (one.first, one.last),
+        Place(one.tensor, one.tensor, text),
     )
 
 
@@ -152,27 +141,37 @@ def _moved(neff: Neff) -> Iterator[tuple[int, Transfer]]:
             yield number, one
 
 
-def _ends(moved: Sequence[tuple[int, Transfer]], tiles: Sequence[_Used]) -> list[int]:
-    """Return of each tile the last transfer before another one writes over it."""
-    count = len(moved)
-    rows = [
-        (n, core, t.partition, t.partition + t.partitions, t.byte, t.byte + t.row_bytes)
+def _used(moved: Sequence[tuple[int, Transfer]]) -> list[_Used]:
+    """Return the tiles that transfers touch, in their order.
+
+    What is loaded stays until another transfer touches its bytes; of what is stored only that moment is known.
+    """
+    ends = [
+        (n, core, tile, is_loaded)
         for n, (core, one) in enumerate(moved)
-        if (t := one.written) is not None
+        for tile, is_loaded in ((one.read, False), (one.written, True))
+        if tile is not None
     ]
-    if count > _FOLLOWED or not rows:
-        return [count - 1] * len(tiles)
-    number, core, top, bottom, left, right = np.array(rows, dtype=np.int64).T
-    ends = []
-    for used in tiles:
-        t = used.tile
-        over = (number > used.first) & (core == used.core)
-        over &= (top < t.partition + t.partitions) & (bottom > t.partition)
-        over &= (left < t.byte + t.row_bytes) & (right > t.byte)
-        over &= ~((top == t.partition) & (left == t.byte) & (right == t.byte + t.row_bytes))
-        later = np.flatnonzero(over)
-        ends.append(int(number[later[0]]) - 1 if len(later) else count - 1)
-    return ends
+    rows = [
+        (n, c, t.partition, t.partition + t.partitions, t.byte, t.byte + t.row_bytes)
+        for n, c, t, _ in ends
+    ]
+    number, cores, top, bottom, left, right = np.array(rows, dtype=np.int64).reshape(-1, 6).T
+    found: list[_Used] = []
+    for k, (n, core, tile, is_loaded) in enumerate(ends):
+        last = n
+        if is_loaded and len(moved) <= _FOLLOWED:
+            rest = slice(k + 1, None)
+            over = (cores[rest] == core) & (number[rest] > n)
+            over &= (top[rest] < tile.partition + tile.partitions) & (bottom[rest] > tile.partition)
+            over &= (left[rest] < tile.byte + tile.row_bytes) & (right[rest] > tile.byte)
+            later = np.flatnonzero(over)
+            last = int(number[rest][later[0]]) - 1 if len(later) else len(moved) - 1
+        one = moved[n][1]
+        found.append(
+            _Used(tile, one.source if is_loaded else one.dest, one.dtype, n, last, is_loaded)
+        )
+    return found
 
 
 def _operation(one: Transfer, several: bool, core: int) -> Operation:

@@ -271,6 +271,12 @@ class Tables:
         )
 
     @property
+    def is_of_totals(self) -> bool:
+        """Whether only totals of the run are known, and none of its events."""
+        events = self.count("Instruction") + self.count(TRANSFERS)
+        return not events and "Summary" in self.supplied
+
+    @property
     def total_ns(self) -> int:
         """Time from the start of the run to the end of the last instruction or transfer."""
         first, last = self.span_ns

@@ -22,15 +22,15 @@ _EVENTS_SUMMED = 20_000
 def summary(data: ViewData) -> str:
     """Return one line on a run: which kernel ran, where, and for how long."""
     profile = data.profile
-    time_us = f"{profile.total_ns / 1000:,.3f} us"
-    return text_of([f"{data.name} on {profile.target.name}: {time_us} {profile.origin}"])
+    what = data.state or f"{profile.total_ns / 1000:,.3f} us {profile.origin}"
+    return text_of([f"{data.name} on {profile.target.name}: {what}"])
 
 
 def heading(picture: Paper, data: ViewData, *notes: str, line: int = TEXT_HEIGHT + 8) -> None:
     """Write what a picture is of, and a few notes below it; by default whether times are modelled or measured."""
     room = (WIDTH - 2 * MARGIN) // LETTER
     picture.text(MARGIN, MARGIN, cut(summary(data), room))
-    for k, note in enumerate(notes or (badge(data.profile),), 1):
+    for k, note in enumerate(notes or (data.state or badge(data.profile),), 1):
         picture.text(MARGIN, MARGIN + k * line, cut(note, room), FAINT)
 
 
@@ -44,8 +44,9 @@ def view_head(data: ViewData) -> dict[str, Any]:
     return {
         "title": data.name,
         "target": f"{target.name} ({target.core_name})",
-        "badge": badge(data.profile),
+        "badge": data.state or badge(data.profile),
         "modelled": data.profile.is_simulation,
+        "state": data.state,
         "lines": _costliest(data),
     }
 

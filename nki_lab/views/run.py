@@ -475,6 +475,7 @@ class ViewData:
         make_listings: gives `listings`.
         find_products: gives `products`.
         make_variants: gives `variants`.
+        state: what is said where there are no times, in place of where they come from: "compiled, not run".
         about_places: how tiles of on-chip memories got their addresses, in a sentence; "" for those of our compiler.
     """
 
@@ -503,6 +504,7 @@ class ViewData:
     make_listings: Callable[[], Sequence[Listing]] = field(default=lambda: (), repr=False)
     find_products: Callable[[], np.ndarray] | None = field(default=None, repr=False)
     make_variants: Callable[[], Variants] | None = field(default=None, repr=False)
+    state: str = field(default="", repr=False)
     about_places: str = field(default="", repr=False)
 
     @cached_property

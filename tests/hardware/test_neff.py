@@ -177,7 +177,7 @@ def test_views_and_words_show_the_places(tmp_path: Path) -> None:
     ]
 
 
-def test_a_tile_lasts_until_something_writes_over_it(tmp_path: Path) -> None:
+def test_what_is_loaded_lasts_until_something_touches_it(tmp_path: Path) -> None:
     places = [0, 1000, 8000, 1500]
     moves = [
         copy(("a", 0), ("SB", place), [1000, 128], [1, -1], f"I-{n}-0")

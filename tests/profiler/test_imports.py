@@ -94,8 +94,9 @@ def test_a_summary_has_totals_and_says_what_it_does_not_have(files: dict[str, Pa
     assert p.summary == pytest.approx(wanted.summary)
     assert p.total_ns == wanted.total_ns and p.count("Instruction") == 0
     assert bound_by(p) == bound_by(wanted)
-    assert "holds totals alone" in report(p) and "core 3" in p.origin
-    assert display(p, ("report", "timeline")).page()
+    assert "only totals of the run are known" in report(p) and "core 3" in p.origin
+    shown = display(p, ("timeline",))
+    assert "only totals of the run are known" in repr(shown) and "only totals" in shown.page()
 
 
 def test_what_only_the_user_guide_shows_is_enough(tmp_path: Path) -> None:

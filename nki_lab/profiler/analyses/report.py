@@ -97,6 +97,13 @@ def badge(profile: ProfileData) -> str:
     return profile.origin
 
 
+#: What is said of a profile of totals alone.
+TOTALS_ALONE = (
+    "only totals of the run are known: no instruction, transfer, dependence or source line, and so no timeline and no"
+    " critical path"
+)
+
+
 def bound_sentence(profile: ProfileData) -> str:
     """Say in one sentence what holds the run back: the busiest, and what is about as busy."""
     bound = bound_by(profile)

@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from nki_lab.errors import BadFile
+from nki_lab.profiler.analyses.report import TOTALS_ALONE
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.formats.imported import (
     NUMBERED,
@@ -229,10 +230,7 @@ class _Document:
         metadata = _places(summary) | about
         rows = Rows("Metadata")
         rows.add(metadata | {"first_hw_timestamp": 0, "last_hw_timestamp": last})
-        messages = [
-            "the file holds totals alone: no instruction, transfer, dependence or source line is known, and timeline,"
-            " critical path, stalls and lines are empty"
-        ]
+        messages = [TOTALS_ALONE]
         if len(totals) > 1:
             messages.append(
                 f"it holds {len(totals)} summaries; this is {name[:60]}, the longest run"

@@ -124,7 +124,7 @@ function labels(pen, view) {
     pen.fillStyle = theme.engine(track.engine);
     pen.fillRect(0, bands[k].y, 4, bands[k].height);
     pen.fillStyle = track.count ? theme.now.ink : theme.now.faint;
-    const share = track.count ? percent(track.busy / (view.meta.runs[track.run].total || total)) : "idle";
+    const share = track.count ? percent(track.busy / (view.meta.runs[track.run].total || total)) : view.meta.missing ? "?" : "idle";
     pen.textAlign = "right";
     pen.fillText(share, left - 6, middle);
     const room = left - 18 - pen.measureText(share).width;

@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from nki_lab.profiler import intervals
-from nki_lab.profiler.analyses.report import badge
+from nki_lab.profiler.analyses.report import TOTALS_ALONE, badge
 from nki_lab.profiler.analyses.source_lines import issuers, positions
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
@@ -55,6 +55,11 @@ class TimelineModel:
             run.profile.count("Instruction") + run.profile.count(TRANSFERS) for run in self.runs
         )
 
+    @property
+    def missing(self) -> str:
+        """Why there are no events although the run had some; "" where there are, or where it had none."""
+        return TOTALS_ALONE if all(run.profile.is_of_totals for run in self.runs) else ""
+
     @cached_property
     def tracks(self) -> list[Track]:
         """The tracks from top to bottom."""
@@ -79,6 +84,7 @@ class TimelineModel:
             "modelled": self.profile.is_simulation,
             "span": [self.first_ns, self.last_ns],
             "events": self.count,
+            "missing": self.missing,
             "grid": any(run.grid for run in self.runs),
             "columns": OVERVIEW_COLUMNS,
             "shared": shared_tracks(self.tracks),

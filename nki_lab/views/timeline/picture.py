@@ -67,16 +67,18 @@ def timeline_picture(
     )
     room = (WIDTH - 2 * _MARGIN) // LETTER
     picture.text(_MARGIN, _MARGIN, cut(title, room))
-    picture.text(_MARGIN, _MARGIN + TEXT_HEIGHT + 4, cut(badge(profile), room), FAINT)
+    note = timeline.missing or badge(profile)
+    picture.text(_MARGIN, _MARGIN + TEXT_HEIGHT + 4, cut(note, room), FAINT)
     sentence = f"{'B is ' if compared else ''}bound by {bound_sentence(profile)}"
     picture.text(_MARGIN, _MARGIN + 2 * TEXT_HEIGHT + 8, cut(sentence, room), FAINT)
     columns = WIDTH - left - _MARGIN
     _time_axis(picture, timeline, left, columns, top, floor)
     edges = np.linspace(timeline.first_ns, timeline.last_ns, round(FINE * columns) + 1)
+    idle = "?" if timeline.missing else "idle"
     for k, track in enumerate(tracks):
         y = top + k * _ROW
         whole = max(1, timeline.runs[track.run].profile.total_ns)
-        share = percent(track.busy_ns / whole, 0) if len(track.rows) else "idle"
+        share = percent(track.busy_ns / whole, 0) if len(track.rows) else idle
         prefix = f"{'AB'[track.run]} " if compared else ""
         label = cut(prefix + track.label, (left - _MARGIN) // LETTER - 6)
         picture.text(_MARGIN, y + 4, label, INK if len(track.rows) else FAINT)

@@ -57,7 +57,7 @@ class Timeline {
     this.idle.className = "nki-more";
     this.markList = make("div", { class: "nki-legend" });
     this.detail = make("div", { class: "nki-detail" },
-      make("p", { class: "nki-faint" }, "Click an event to see its operands, its source line, its times, and what it waited for."));
+      make("p", { class: "nki-faint" }, this.meta.missing ? "" : "Click an event to see its operands, its source line, its times, and what it waited for."));
     this.search = make("input", {
       type: "search", placeholder: "Search: name, line, tensor, >1us", "aria-label": "Search events (/)", oninput: () => this.find(this.search.value),
       onkeydown: (event) => this.searchKey(event),
@@ -278,7 +278,7 @@ class Timeline {
     text += this.range.whole ? "" : ` (${time(span)})`;
     if (this.events) text += `: ${number(countVisible(this))} of ${number(this.meta.events)} events`;
     if (this.focus) text += `; ${number(this.focus.count)} stand out: ${this.focus.label}`;
-    this.status.textContent = message || text;
+    this.status.textContent = message || this.meta.missing || text;
   }
 
   paint(pen, width, height) {

@@ -8,7 +8,7 @@ import numpy as np
 
 from nki_lab.profiler.analyses.curves import Curve
 from nki_lab.profiler.analyses.loops import loop_values
-from nki_lab.profiler.analyses.report import badge
+from nki_lab.profiler.analyses.report import TOTALS_ALONE, badge
 from nki_lab.profiler.analyses.source_lines import issuers
 from nki_lab.profiler.profile import Profile
 from nki_lab.profiler.schema import TRANSFERS
@@ -57,6 +57,8 @@ def timeline_text(data: ViewData, limit: int | None) -> list[str]:
         *["program"] * bool(data.grid),
     )
     count = profile.count("Instruction") + profile.count(TRANSFERS)
+    if profile.is_of_totals:
+        return [badge(profile), TOTALS_ALONE]
     return [badge(profile), *text_table(heads, rows, None if limit is None else limit - 1, count)]
 
 

@@ -33,7 +33,7 @@ class RunView {
     this.root.append(
       make("header", { class: "nki-head" },
         make("span", { class: "nki-title" }, head.title), make("span", { class: "nki-faint" }, head.target),
-        make("span", { class: `nki-badge ${head.modelled ? "" : "nki-measured"}`, title: head.badge }, head.modelled ? "modelled" : "measured"),
+        make("span", { class: `nki-badge ${head.modelled ? "" : "nki-measured"}`, title: head.badge }, head.state || (head.modelled ? "modelled" : "measured")),
         make("span", { class: "nki-faint", hidden: !head.note }, head.note || "")),
       make("div", { class: "nki-tabs", role: "tablist", "aria-label": `Views of ${head.title}`, hidden: this.tabs.length < 2 }, this.buttons),
       ...this.panels);
