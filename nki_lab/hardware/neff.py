@@ -46,7 +46,6 @@ _FILE, _UNPACKED, _DESCRIPTION, _MEMBERS, _TRANSFERS = 1 << 30, 1 << 31, 1 << 28
 _NAMES = 1 << 16
 _READ = re.compile(r"(?:info|neff|kelf-\d+)\.json|sg\d{1,4}/[\w.-]+\.json")
 _MEMBER = re.compile(r"(?!.*(?:^|/)\.\.(?:/|$))[^/\0\\][^\0\\]*")
-_COMMENT = re.compile(r"I-(\d{1,9})-(\d{1,9})")
 _NTFF_HEADER = 128
 _NTFF_VERSIONS = (4, 5)
 _UUID_FIELD = 2
@@ -87,7 +86,6 @@ class Transfer:
         dtype: of what arrives.
         nbytes: that leave the source.
         read, written: the part of SBUF at each end; None where that end is no SBUF.
-        place: of its instruction in the program, where a comment tells it
     """
 
     engine: str
@@ -100,7 +98,6 @@ class Transfer:
     nbytes: int
     read: Tile | None
     written: Tile | None
-    place: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
@@ -112,7 +109,7 @@ class NeffCore:
         instructions: engine -> how many it has.
         queues: queue set -> the engine that owns it.
         variables: name -> kind and bytes.
-        transfers: in the order of the program where comments tell it, else of their engines' files.
+        transfers: engine by engine, as their files list them; how those of two engines interleave is not told.
         reserved: parts of SBUF that the runtime keeps.
     """
 
@@ -351,8 +348,6 @@ def _core(
             if len(transfers) + len(block["desc"]) > left:
                 raise _bad(path, f"it has more than {_TRANSFERS:,} transfers")
             transfers += [_transfer(engine, block, one) for one in block["desc"]]
-    if all(one.place is not None for one in transfers):
-        transfers.sort(key=lambda one: one.place or (0, 0))
     reserved = [
         Tile(
             _size(r["base_partition"]), _size(r["partitions"]), _size(r["offset"]), _size(r["size"])
@@ -377,7 +372,6 @@ def _core(
 
 def _transfer(engine: str, block: Mapping[str, Any], one: Mapping[str, Any]) -> Transfer:
     sizes = [_size(n) for n in one["from_sizes"]]
-    comment = _COMMENT.match(str(block.get("#comment", "")))
     return Transfer(
         engine=engine,
         queue=_word(block.get("queue") or block.get("instance_name") or ""),
@@ -389,7 +383,6 @@ def _transfer(engine: str, block: Mapping[str, Any], one: Mapping[str, Any]) -> 
         nbytes=prod(sizes),
         read=_tile(one, "from"),
         written=_tile(one, "to"),
-        place=(int(comment[1]), int(comment[2])) if comment else None,
     )
 
 

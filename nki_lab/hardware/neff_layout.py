@@ -28,8 +28,9 @@ NOTE = (
 #: The views of it.
 VIEWS = ("memory", "ir")
 _ABOUT = (
-    "the official compiler placed these tiles; what is loaded is shown until another transfer touches its bytes, what"
-    " is stored only while it is: what engines write in between is not known"
+    "the official compiler placed these tiles; transfers stand engine by engine, as its files list them: how those of two"
+    " engines interleave is not told; what is loaded is shown until another transfer touches its bytes, what is"
+    " stored only while it is"
 )
 #: Transfers among which tiles are followed until something touches them again.
 _FOLLOWED = 20_000
@@ -135,9 +136,12 @@ def _tensor(one: _Used, about: NeffTensor | None) -> Tensor:
 
 
 def _moved(neff: Neff) -> Iterator[tuple[int, Transfer]]:
-    """Yield the transfers of all cores, each with the number of its core."""
+    """Yield the transfers of all cores, each with the number of its core: of engines that begin with a load first."""
     for number, core in enumerate(neff.cores):
+        stores_first: dict[str, bool] = {}
         for one in core.transfers:
+            stores_first.setdefault(one.engine, one.written is None)
+        for one in sorted(core.transfers, key=lambda one: stores_first[one.engine]):
             yield number, one
 
 
