@@ -28,8 +28,8 @@ NOTE = (
 #: The views of it.
 VIEWS = ("memory", "ir")
 _ABOUT = (
-    "the official compiler placed these tiles; transfers stand engine by engine, as its files list them: how those of two"
-    " engines interleave is not told; what is loaded is shown until another transfer touches its bytes, what is"
+    "the official compiler placed these tiles; transfers stand engine by engine, as its files list them: how those of"
+    " several engines interleave is not told; what is loaded is shown until another transfer touches its bytes, what is"
     " stored only while it is"
 )
 #: Transfers among which tiles are followed until something touches them again.
