@@ -78,12 +78,15 @@ class Neuron(Backend):
                 help="name it, such as --target trn2",
             )
         there = get_target(named or asked)
-        if not isinstance(asked, Standard) and get_target(asked) is not there:
+        if isinstance(asked, Standard):
+            return there
+        wanted = get_target(asked)
+        if wanted.chip != there.chip:
             raise ToolchainError(
-                f"the kernel is to be compiled for {get_target(asked).name}, and the device is {there.name}",
+                f"the kernel is to be compiled for {wanted.name}, and the device is {there.name}",
                 help=f"leave the target out, or write {there.name}; on the simulator it may be any",
             )
-        return there
+        return wanted  # with its overlay, which the model is timed with
 
     def run(
         self,
@@ -95,7 +98,7 @@ class Neuron(Backend):
         """Compile and execute on the device."""
         runner = Runner(
             _toolchain(options),
-            compiled.target.name,
+            compiled.target.chip,
             runs_folder(options),
             core=options.core,
             seconds=options.timeout or LIMIT_S,

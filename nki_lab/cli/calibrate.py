@@ -54,7 +54,7 @@ def calibrate(
     nki-lab calibrate add.parquet matmul.parquet --kernel add.nkic --kernel matmul.nkic
     """
     from nki_lab.errors import UnknownOption
-    from nki_lab.profiler.profile import Profile
+    from nki_lab.hardware.importers import load_profile
     from nki_lab.runtime.calibrate import calibrate as calibrated
 
     if len(kernel) not in (1, len(profiles)):
@@ -62,7 +62,7 @@ def calibrate(
             f"{len(profiles)} profiles are given, and {len(kernel)} kernels",
             help="give --kernel once, or once for each profile",
         )
-    measured = [Profile.load(path, options.target) for path in profiles]
+    measured = [load_profile(path, target=options.target) for path in profiles]
     places = kernel * len(profiles) if len(kernel) == 1 else kernel
     modelled: dict[str, Profile] = {}
     for place, profile in zip(places, measured, strict=True):
