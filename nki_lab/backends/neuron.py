@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
-import platformdirs
 
 from nki_lab.backends.backend import Backend, Run
 from nki_lab.backends.simulated import Simulator
@@ -174,6 +173,8 @@ def difference_text(measured: np.ndarray, expected: np.ndarray) -> str:
 
 def runs_folder(options: Choices) -> Path:
     """Return the folder of all runs on a device."""
+    import platformdirs  # late: only runs on a device need it
+
     if options.device_runs == "user":
         return Path(platformdirs.user_cache_dir("nki_lab", appauthor=False)) / "device_runs"
     return Path(options.device_runs).expanduser()

@@ -6,7 +6,6 @@ printed, and `bundle.json` with versions and environment. The newest `KEPT` stay
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -47,7 +46,7 @@ class RunFolder:
             path.mkdir(parents=True)
             folder = cls(path)
             folder._lock = os.open(path / ".in_use", os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(folder._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(folder._lock)
         except OSError as error:
             raise unwritable(base, error) from None
         _remove_old(base, keep=path)
@@ -123,12 +122,19 @@ def _is_used(path: Path) -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _take(lock)
     except OSError:
         return True
     finally:
         os.close(lock)
     return False
+
+
+def _take(lock: int) -> None:
+    """Take a lock of the operating system, or raise BlockingIOError where another process has it."""
+    import fcntl  # late: no Windows has it, nor any Neuron device
+
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
@@ -148,7 +154,7 @@ def core_lock(base: Path, core: int, who: str, say: Callable[[str], None]) -> It
     try:
         while True:
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _take(lock)
                 break
             except BlockingIOError:
                 if not told:

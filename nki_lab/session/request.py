@@ -99,7 +99,7 @@ class Request:
         value = None
         if run is not None or self.call is not None:
             value = self._run(runs)
-        if other is None and runs and runs[-1].modelled is not None:
+        if other is None and runs and runs[-1].modelled is not None and not runs[-1].missing_times:
             other = runs[-1].modelled.profile
         answer = Answer(self, runs, other)
         if check is not None:

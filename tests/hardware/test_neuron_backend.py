@@ -320,7 +320,7 @@ def test_what_is_missing_is_told(tmp_path, monkeypatch):
     with pytest.raises(ToolchainError, match="neuron-bench, nrtpy and spike are not installed"):
         result.benchmark()
     shutil.rmtree(result.run.folder.path)
-    with pytest.raises(ToolchainError, match="neuron-bench"):
+    with pytest.raises(ToolchainError, match="the NEFF is not in the run folder"):
         result.benchmark()
     other = Machine(tmp_path / "old", "nki-0.2", ls="instance")
     settled(other, monkeypatch)
