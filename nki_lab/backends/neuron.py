@@ -199,12 +199,11 @@ def _call(
             help="call the kernel itself on the device",
         )
     dialect = source.dialect
-    files = KernelFiles(retrace.source, dialect)
+    files = KernelFiles(retrace.source, dialect, retrace.args, retrace.kwargs)
     return Call(
         name=kernel.name,
         files=files,
         package=dialect.root,
-        arguments=files.call(retrace.args, retrace.kwargs),
         arrays=[np.array(array) for array in arrays],
         inputs=[storage.name for storage in kernel.inputs],
         outputs=[view.dtype.host for view in kernel.outputs],

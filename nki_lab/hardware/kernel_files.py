@@ -7,13 +7,17 @@ dtypes, modules and names of the official package, functions. What cannot be wri
 """
 
 from __future__ import annotations
+import __future__
 
 import ast
 import dataclasses
 import dis
 import hashlib
+import inspect
+import linecache
 import re
 import sys
+import textwrap
 from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import partial
@@ -29,12 +33,14 @@ from nki_lab.dialects import Dialect
 from nki_lab.dialects.dialect import codes_of
 from nki_lab.dtypes import DType
 from nki_lab.errors import KernelArgument, NkiError
-from nki_lab.source import Span, lines_of
+from nki_lab.source import is_cell, lines_of
 
 #: Bytes of an array among a kernel's globals, which is written as text.
 MOST_BYTES = 1 << 20
 _OWN = "nki_lab"
 _IMPORTS_OURS = re.compile(rf"^\s*(?:from|import)\s+{_OWN}\b", re.MULTILINE)
+_KERNELS = "nki_lab.kernels"
+_ANNOTATIONS = __future__.annotations.compiler_flag
 _PLAIN = (bool, int, str, type(None))
 _DEEPEST = 30
 
@@ -43,40 +49,62 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 
 class KernelFiles:
-    """A kernel, and everything it reads, as data.
+    """A kernel, the arguments of a call, and everything that both read, as data.
+
+    Args:
+        source: the kernel.
+        dialect: the one that it is written in.
+        args, kwargs: of the call; each TensorSpec stands for the next array.
 
     Attributes:
-        kernel: (namespace, name) of the function that is launched.
-        namespaces: per dictionary of globals, its pieces of text and its names.
+        kernel: number of its definition.
+        arguments: the call.
+        definitions: per function and class, its namespace, its file, its name and the line of its statement there.
+        order: their numbers, each after those that it needs while it is made.
+        namespaces: per dictionary of globals, the values of the names that are read.
         sources: name of a written file -> (file or cell of the author, the text).
         folders: where modules of the author lie.
     """
 
-    def __init__(self, source: SourceKernel, dialect: Dialect) -> None:
+    def __init__(
+        self,
+        source: SourceKernel,
+        dialect: Dialect,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
         self._source, self._dialect = source, dialect
         self._official = _official_names(dialect)
-        self._functions: dict[int, tuple[FunctionType, list[Any]]] = {}
+        self._numbers: dict[int, tuple[Any, int]] = {}
         self._spaces: dict[int, int] = {}
-        self.namespaces: list[dict[str, Any]] = []
+        self._texts: list[_Text] = []
+        self.definitions: list[dict[str, Any]] = []
+        self.order: list[int] = []
+        self.namespaces: list[dict[str, Encoded]] = []
         self.folders: list[str] = []
-        self.sources: dict[str, tuple[str, str]] = {}
         if not isinstance(source.function, FunctionType):
             raise self._refusal("it is a method, whose object stays in this process")
         self.kernel = self._function(source.function, source, source.name)
-        self._close()
+        encode = partial(self._argument, iter(range(sys.maxsize)))
+        self.arguments = {
+            "args": [encode(f"argument {n}", value) for n, value in enumerate(args)],
+            "kwargs": {
+                name: encode(f"argument `{name}`", value) for name, value in (kwargs or {}).items()
+            },
+        }
+        self.sources = {text.name: (text.filename, text.whole) for text in self._texts}
+        for definition in self.definitions:
+            definition["file"] = self._texts[definition["file"]].name
 
     def __getstate__(self) -> dict[str, Any]:
         # Functions stay in this process; what is written does not need them.
         return {name: value for name, value in vars(self).items() if not name.startswith("_")}
 
-    def call(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Encoded:
-        """Return the arguments of a call as data; each TensorSpec stands for the next array."""
-        count = iter(range(sys.maxsize))
-        encode = partial(self._argument, count)
-        return {
-            "args": [encode(f"argument {n}", value) for n, value in enumerate(args)],
-            "kwargs": {name: encode(f"argument `{name}`", value) for name, value in kwargs.items()},
-        }
+    @property
+    def request(self) -> dict[str, Any]:
+        """What the other process is told."""
+        told = ("kernel", "definitions", "order", "namespaces", "folders")
+        return {name: getattr(self, name) for name in told} | {"call": self.arguments}
 
     def write(self, folder: Path) -> None:
         """Write the files of the text into a folder."""
@@ -85,85 +113,93 @@ class KernelFiles:
 
     @property
     def digest(self) -> str:
-        """Tells two kernels apart by their text and what it reads."""
-        parts = [repr(self.kernel), *(f"{s['names']}{s['pieces']}" for s in self.namespaces)]
-        return hashlib.sha256("\0".join(parts).encode()).hexdigest()
+        """Tells two calls apart by their text and what it reads."""
+        return hashlib.sha256(repr((self.request, sorted(self.sources))).encode()).hexdigest()
 
-    # -- functions -----------------------------------------------------------------------------------------------
+    # -- functions and classes -----------------------------------------------------------------------------------
 
-    def _function(self, function: FunctionType, source: SourceKernel, what: str) -> list[Any]:
-        """Add a function, and return (namespace, name in its text)."""
-        if id(function) in self._functions:
-            return self._functions[id(function)][1]
-        node, text = self._text(source, what)
-        key = id(function) if function.__closure__ else id(function.__globals__)
-        number = self._spaces.get(key)
-        if number is None:
-            number = self._spaces[key] = len(self.namespaces)
-            self.namespaces.append({"names": {}, "pieces": [], "functions": {}})
-        space = self.namespaces[number]
-        place = [number, f"{len(self._functions)}"]
-        self._functions[id(function)] = function, place  # before its names: it may call itself
-        space["functions"][place[1]] = self._piece(space, source, node, text)
-        for name in sorted(_names_read(function.__code__, node)):
-            value = source.scope.get(name, _Absent)
-            if value is _Absent or name in space["names"]:
-                continue
-            space["names"][name] = {}
-            space["names"][name] = self._value(f"`{name}`, which {what} reads,", value)
-        return place
-
-    def _text(self, source: SourceKernel, what: str) -> tuple[ast.FunctionDef, list[str]]:
-        """Return the function's definition and its lines, empty where decorators stand."""
+    def _function(self, function: FunctionType, source: SourceKernel, what: str) -> int:
+        """Add a function, and return the number of its definition."""
+        if id(function) in self._numbers:
+            return self._numbers[id(function)][1]
         node = source.definition
         if not isinstance(node, ast.FunctionDef):
             raise self._refusal(
                 f"`{what}` is a lambda, or Python does not know its text", "write it with `def`"
             )
-        for inner in ast.walk(node):
-            root = _imported_root(inner)
-            if root == _OWN:
-                raise self._refusal(
-                    f"`{what}` imports {_OWN}, which the official package does not know",
-                    f"import from {self._dialect.root}",
-                )
+        key = id(function) if function.__closure__ else id(function.__globals__)
         lines = [line.rstrip("\n") for line in lines_of(source.text)]
-        return node, ["" if n < node.lineno else line for n, line in enumerate(lines, 1)]
+        # Without decorators: the process that runs it applies the official one.
+        lines = ["" if n < node.lineno else line for n, line in enumerate(lines, 1)]
+        place = source.filename, source.first_line
+        names = _names_read(function.__code__, node)
+        return self._define(function, key, place, lines, node, names, source.scope, what)
 
-    def _piece(
-        self, space: dict[str, Any], source: SourceKernel, node: ast.FunctionDef, text: list[str]
-    ) -> list[Any]:
-        """Add the text of a function to a piece of its file, and return (number of the piece, its name there)."""
-        first = source.first_line - 1
-        places = slice(first, first + len(text))
-        number = next(
-            (
-                n
-                for n, piece in enumerate(space["pieces"])
-                if piece["filename"] == source.filename
-                and node.name not in piece["defined"]
-                and not any(piece["lines"][places])
-            ),
-            len(space["pieces"]),
-        )
-        if number == len(space["pieces"]):
-            space["pieces"].append({"filename": source.filename, "lines": [], "defined": []})
-        piece = space["pieces"][number]
-        lines = piece["lines"]
-        lines += [""] * (first + len(text) - len(lines))
-        lines[places] = text
-        piece["defined"].append(node.name)
-        return [number, node.name]
+    def _class(self, kind: type, what: str) -> int:
+        """Add a class, and return the number of its definition."""
+        if id(kind) in self._numbers:
+            return self._numbers[id(kind)][1]
+        text = _text_of_class(kind)
+        if text is None:
+            raise self._refusal(
+                f"{what} is the class `{kind.__qualname__}`, whose text is not known",
+                "write it with `class` in a cell or file",
+            )
+        filename, first, lines = text
+        tree = ast.parse("\n".join(lines))
+        node = tree.body[0]
+        code = compile(tree, filename, "exec", _ANNOTATIONS, dont_inherit=True)
+        names = _globals_of(code) - {kind.__name__}
+        module = sys.modules.get(kind.__module__)
+        scope = vars(module) if module is not None else self._source.scope
+        if kind.__module__ == self._source.function.__module__:
+            scope = self._source.function.__globals__
+        place = filename, first
+        return self._define(kind, id(scope), place, lines, node, names, scope, kind.__name__)
 
-    def _close(self) -> None:
-        """Give each piece the name of its file."""
-        for space in self.namespaces:
-            for number, piece in enumerate(space["pieces"]):
-                text = "\n".join(piece["lines"]) + "\n"
-                mark = hashlib.sha256(f"{piece['filename']}\0{text}".encode()).hexdigest()[:10]
-                name = f"cell_{mark}.py"
-                self.sources[name] = (piece["filename"], text)
-                space["pieces"][number] = name
+    def _define(
+        self,
+        value: Any,
+        key: int,
+        place: tuple[str, int],
+        lines: list[str],
+        node: Any,
+        names: set[str],
+        scope: Mapping[str, Any],
+        what: str,
+    ) -> int:
+        """Add a definition and the names that it reads."""
+        if any(_imported_root(inner) == _OWN for inner in ast.walk(node)):
+            raise self._refusal(
+                f"`{what}` imports {_OWN}, which the official package does not know",
+                f"import from {self._dialect.root}",
+            )
+        space = self._spaces.setdefault(key, len(self.namespaces))
+        if space == len(self.namespaces):
+            self.namespaces.append({})
+        number = len(self.definitions)
+        self._numbers[id(value)] = value, number  # before its names: it may name itself
+        filename, first = place
+        file = self._place(space, filename, first - 1, lines)
+        line = first + node.lineno - 1
+        self.definitions.append({"space": space, "file": file, "name": node.name, "line": line})
+        values = self.namespaces[space]
+        for name in sorted(names - values.keys()):
+            read = scope.get(name, _Absent)
+            if read is not _Absent:
+                values[name] = {}
+                values[name] = self._value(f"`{name}`, which {what} reads,", read)
+        self.order.append(number)
+        return number
+
+    def _place(self, space: int, filename: str, first: int, lines: list[str]) -> int:
+        """Write lines on their places in a text of a namespace where these are free, and return its number."""
+        for number, text in enumerate(self._texts):
+            if (text.space, text.filename) == (space, filename) and text.take(first, lines):
+                return number
+        self._texts.append(_Text(space, filename))
+        self._texts[-1].take(first, lines)
+        return len(self._texts) - 1
 
     # -- values --------------------------------------------------------------------------------------------------
 
@@ -232,7 +268,9 @@ class KernelFiles:
             return {"kernel": self._function(value.func, value.source, value.source.name)}
         if hasattr(value, "on_device"):
             return {"constant": inner(what, value.on_device)}
-        if isinstance(value, FunctionType) and not self._is_elsewhere(value):
+        if isinstance(value, FunctionType) and self._goes_as_text(
+            value, sys.modules.get(value.__module__ or "")
+        ):
             return {"function": self._function(value, SourceKernel.of(value), value.__name__)}
         if isinstance(value, partial):
             parts = [inner(what, part) for part in (value.func, value.args, value.keywords)]
@@ -252,13 +290,13 @@ class KernelFiles:
             parts = (value.start, value.stop, value.step)
             return {type(value).__name__: [inner(what, part) for part in parts]}
         if isinstance(value, tuple) and hasattr(value, "_fields"):
-            kind = self._importable(what, type(value))
+            kind = self._value(what, type(value), depth=1)
             return {"call": [kind, [inner(what, part) for part in value]]}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             fields = {
                 f.name: inner(what, getattr(value, f.name)) for f in dataclasses.fields(value)
             }
-            return {"object": [self._importable(what, type(value)), fields]}
+            return {"object": [self._value(what, type(value), depth=1), fields]}
         return None
 
     def _module(self, what: str, module: ModuleType) -> Encoded:
@@ -278,6 +316,8 @@ class KernelFiles:
         if isinstance(value, np.ufunc):
             home = "numpy"
         module = sys.modules.get(home)
+        if isinstance(value, type) and self._goes_as_text(value, module):
+            return {"class": self._class(value, what)}
         named: Any = module
         for part in name.split("."):
             named = getattr(named, part, None)
@@ -289,13 +329,15 @@ class KernelFiles:
         self._module(what, module)
         return {"name": [home, name]}
 
-    def _is_elsewhere(self, function: FunctionType) -> bool:
-        """Tell whether a function is of a module that the other process imports as a whole."""
-        module = sys.modules.get(function.__module__ or "")
-        own = function.__globals__ is self._source.function.__globals__
-        if own or module is None or not _is_importable(module) or _is_ours(module):
-            return False
-        return getattr(module, function.__name__, None) is function
+    def _goes_as_text(self, value: Any, module: ModuleType | None) -> bool:
+        """Tell whether a function or class is written into a file; others are imported with their module."""
+        if module is None or not _is_importable(module):
+            return True
+        own = self._source.function.__globals__
+        if getattr(value, "__globals__", own) is not own or vars(module) is not own:
+            named = getattr(module, value.__name__, None)
+            return module.__name__.startswith(_KERNELS) or named is not value
+        return True
 
     def _refuse_ours(self, what: str, module: ModuleType) -> None:
         """Refuse a module of the author that imports nki_lab; note where its file lies."""
@@ -344,6 +386,35 @@ def constant_on_device(value: Any) -> Callable[[_F], _F]:
     return decorate
 
 
+@dataclasses.dataclass
+class _Text:
+    """What is written of one file or cell of the author: lines at their places, others empty."""
+
+    space: int
+    filename: str
+    lines: list[str] = dataclasses.field(default_factory=list)
+
+    def take(self, first: int, lines: list[str]) -> bool:
+        """Write lines where their places are free, or hold the same; tell whether they are."""
+        places = slice(first, first + len(lines))
+        if any(self.lines[places]):
+            return False
+        self.lines += [""] * (first + len(lines) - len(self.lines))
+        self.lines[places] = lines
+        return True
+
+    @property
+    def whole(self) -> str:
+        """The text."""
+        return "\n".join(self.lines) + "\n"
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        mark = f"{self.filename}\0{self.whole}\0{self.space}"
+        return f"cell_{hashlib.sha256(mark.encode()).hexdigest()[:10]}.py"
+
+
 class _Absent:
     """Stands for a name that the author's scope does not have, such as that of a built-in function."""
 
@@ -365,22 +436,47 @@ def _official_names(dialect: Dialect) -> dict[int, tuple[str, str]]:
 
 def _names_read(code: CodeType, node: ast.FunctionDef) -> set[str]:
     """Return the names that a function reads from outside: its code, the functions in it, and its defaults."""
-    loads = ("LOAD_GLOBAL", "LOAD_NAME")
-    names = {i.argval for c in codes_of(code) for i in dis.get_instructions(c) if i.opname in loads}
     defaults = [d for d in (*node.args.defaults, *node.args.kw_defaults) if d is not None]
-    names |= {n.id for d in defaults for n in ast.walk(d) if isinstance(n, ast.Name)}
-    return names | {*code.co_freevars}
+    named = {n.id for d in defaults for n in ast.walk(d) if isinstance(n, ast.Name)}
+    return _globals_of(code) | named | {*code.co_freevars}
+
+
+def _globals_of(code: CodeType) -> set[str]:
+    loads = ("LOAD_GLOBAL", "LOAD_NAME")
+    return {i.argval for c in codes_of(code) for i in dis.get_instructions(c) if i.opname in loads}
+
+
+def _text_of_class(kind: type) -> tuple[str, int, list[str]] | None:
+    """Return where the text of a class stands: file or cell, first line, and lines; None where it is not known."""
+    try:
+        lines, first = inspect.getsourcelines(kind)
+        filename = inspect.getsourcefile(kind) or inspect.getfile(kind)
+    except (OSError, TypeError):  # of a cell
+        return _class_in_cells(kind)
+    text = textwrap.dedent("".join(lines))
+    return filename, max(first, 1), [line.rstrip("\n") for line in lines_of(text)]
+
+
+def _class_in_cells(kind: type) -> tuple[str, int, list[str]] | None:
+    methods = [v.__code__.co_filename for v in vars(kind).values() if isinstance(v, FunctionType)]
+    cells = [filename for filename in methods if is_cell(filename)]
+    for filename in cells or reversed([name for name in linecache.cache if is_cell(name)]):
+        lines = linecache.getlines(filename)
+        try:
+            tree = ast.parse("".join(lines))
+        except (SyntaxError, ValueError):
+            continue
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef) and node.name == kind.__name__:
+                first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+                return filename, first, [x.rstrip("\n") for x in lines[first - 1 : node.end_lineno]]
+    return None
 
 
 def _imported_root(node: ast.AST) -> str:
     if isinstance(node, ast.Import):
         return node.names[0].name.partition(".")[0]
     return (node.module or "").partition(".")[0] if isinstance(node, ast.ImportFrom) else ""
-
-
-def _is_ours(module: ModuleType) -> bool:
-    """Tell whether a module is of nki_lab, such as a prebuilt kernel's, whose functions go as text."""
-    return module.__name__.partition(".")[0] == _OWN
 
 
 def _is_importable(module: ModuleType) -> bool:
@@ -395,9 +491,3 @@ def _shown(value: Any) -> str:
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     kind = type(value)
     return f"`{name}`" if name else f"an object of {kind.__module__}.{kind.__qualname__}"
-
-
-def place_in_cell(span: Span, sources: Mapping[str, tuple[str, str]]) -> Span:
-    """Return the author's place of a line in a written file; other places as they are."""
-    author = sources.get(Path(span.filename).name)
-    return span if author is None else dataclasses.replace(span, filename=author[0])

@@ -72,9 +72,8 @@ class Call:
 
     Attributes:
         name: of the kernel.
-        files: its text.
+        files: its text and arguments.
         package: the official package that its names are of, "nki" or "neuronxcc".
-        arguments: the call as data, with numbers in place of arrays.
         arrays: the inputs, in order.
         inputs: their names.
         outputs: NumPy dtype of each result.
@@ -87,7 +86,6 @@ class Call:
     name: str
     files: KernelFiles
     package: str
-    arguments: Mapping[str, Any]
     arrays: Sequence[np.ndarray]
     inputs: Sequence[str]
     outputs: Sequence[np.dtype[Any]]
@@ -222,10 +220,7 @@ class Runner:
         request = {
             "namespace": _NAMESPACES[call.package],
             "name": call.name,
-            "kernel": call.files.kernel,
-            "namespaces": call.files.namespaces,
-            "folders": call.files.folders,
-            "call": call.arguments,
+            **call.files.request,
             "arrays": [
                 {"file": f"input_{n}.bin", "dtype": a.dtype.name, "shape": list(a.shape)}
                 for n, a in enumerate(call.arrays)
@@ -324,7 +319,6 @@ class Runner:
         """Return what tells two compilations apart."""
         facts = [
             call.files.digest,
-            call.arguments,
             [(a.dtype.name, a.shape) for a in call.arrays],
             (self.chip, call.lnc, call.grid, call.schedule),
             sorted(self.toolchain.versions.items()),

@@ -88,13 +88,18 @@ def dtype_named(name: str) -> Any:
         return np.dtype(getattr(ml_dtypes, name))
 
 
+class NotYet(Exception):
+    """What a name stands for has not been defined yet."""
+
+
 class Call:
     """A kernel with the arguments of a call, as this process sees them."""
 
     def __init__(self, folder: str, request: dict[str, Any]) -> None:
         self.folder, self.request = folder, request
         self.arrays = [self._array(a["file"], a["dtype"], a["shape"]) for a in request["arrays"]]
-        self._kernels: dict[Any, Any] = {}
+        self._kernels: dict[int, Any] = {}
+        self._made: dict[int, Any] = {}
         self._modules: list[Any] = []
 
     def _array(self, file: str, dtype: str, shape: list[int]) -> Any:
@@ -108,45 +113,46 @@ class Call:
         """Return the author's function, with all that it reads."""
         import types
 
-        spaces = self.request["namespaces"]
-        for number in range(len(spaces)):
+        for number in range(len(self.request["namespaces"])):
             module = types.ModuleType(f"kernel_{number}")
             sys.modules[module.__name__] = module
             self._modules.append(module)
-        for module, space in zip(self._modules, spaces, strict=True):
-            for name, value in space["names"].items():
-                if not _holds_function(value):
-                    vars(module)[name] = self.value(value)
-        self._texts = [
-            [self._executed(m, p) for p in s["pieces"]]
-            for m, s in zip(self._modules, spaces, strict=True)
-        ]
-        self._functions = [
-            {key: self._texts[n][piece][name] for key, (piece, name) in space["functions"].items()}
-            for n, space in enumerate(spaces)
-        ]
-        for module, space in zip(self._modules, spaces, strict=True):
-            for name, value in space["names"].items():
-                vars(module)[name] = self.value(value)
-        return self._function(self.request["kernel"])
+        for number in self.request["order"]:
+            definition = self.request["definitions"][number]
+            self._bind(definition["space"])  # what defaults, decorators and bases need
+            self._made[number] = self._defined(definition)
+        for number in range(len(self._modules)):
+            self._bind(number)
+        return self._made[self.request["kernel"]]
 
-    def _executed(self, module: Any, name: str) -> dict[str, Any]:
-        """Execute a file of the author's text, and return the functions that it defines."""
+    def _bind(self, number: int) -> None:
+        """Bind the names of a namespace, as far as what they stand for is there."""
+        for name, value in self.request["namespaces"][number].items():
+            try:
+                vars(self._modules[number])[name] = self.value(value)
+            except NotYet:
+                continue
+
+    def _defined(self, definition: dict[str, Any]) -> Any:
+        """Execute the statement of a function or class, and return what it defines."""
         import __future__
 
-        path = os.path.join(self.folder, name)
-        with open(path, encoding="utf-8") as file:
-            text = file.read()
-        module.__file__ = path
-        code = compile(text, path, "exec", __future__.annotations.compiler_flag, True)
-        before = dict(vars(module))
-        exec(code, vars(module))
-        after = dict(vars(module))
-        vars(module).update(before)
-        return {n: v for n, v in after.items() if before.get(n) is not v}
+        import ast
 
-    def _function(self, place: list[Any]) -> Any:
-        return self._functions[place[0]][place[1]]
+        path = os.path.join(self.folder, definition["file"])
+        with open(path, encoding="utf-8") as file:
+            tree = ast.parse(file.read())
+        name = definition["name"]
+        (node,) = (n for n in tree.body if (n.name, n.lineno) == (name, definition["line"]))  # type: ignore[attr-defined]
+        module = ast.Module([node], [])
+        code = compile(module, path, "exec", __future__.annotations.compiler_flag, True)
+        names = vars(self._modules[definition["space"]])
+        names["__file__"] = path
+        before = {name: names[name]} if name in names else {}
+        exec(code, names)
+        made = names.pop(name)
+        names.update(before)
+        return made
 
     def jitted(self) -> Any:
         """Return the kernel with the official decorator, its schedule and its grid."""
@@ -162,11 +168,11 @@ class Call:
         grid = self.request["grid"]
         return kernel[grid[0] if len(grid) == 1 else tuple(grid)] if grid else kernel
 
-    def _jit(self, place: list[Any], function: Any) -> Any:
-        key = tuple(place)
-        if key not in self._kernels:
-            self._kernels[key] = importlib.import_module(self.request["namespace"]).jit(function)
-        return self._kernels[key]
+    def _jit(self, number: int, function: Any) -> Any:
+        if number not in self._kernels:
+            package = importlib.import_module(self.request["namespace"])
+            self._kernels[number] = package.jit(function)
+        return self._kernels[number]
 
     def arguments(self) -> tuple[list[Any], dict[str, Any]]:
         """Return the positional and the keyword arguments of the call."""
@@ -218,10 +224,14 @@ class Call:
         return self.value(value[0])[value[1]]
 
     def _of_function(self, value: Any, encoded: dict[str, Any]) -> Any:
-        return self._function(value)
+        if value not in self._made:
+            raise NotYet
+        return self._made[value]
+
+    _of_class = _of_function
 
     def _of_kernel(self, value: Any, encoded: dict[str, Any]) -> Any:
-        return self._jit(value, self._function(value))
+        return self._jit(value, self._of_function(value, encoded))
 
     def _of_constant(self, value: Any, encoded: dict[str, Any]) -> Any:
         constant = self.value(value)
@@ -301,12 +311,6 @@ class Call:
             if file.endswith(".neff")
         ]
         return max(found, key=os.path.getmtime) if found else None
-
-
-def _holds_function(value: Any) -> bool:
-    if isinstance(value, dict):
-        return "function" in value or "kernel" in value or any(map(_holds_function, value.values()))
-    return isinstance(value, list) and any(map(_holds_function, value))
 
 
 def _flat(value: Any) -> list[Any]:

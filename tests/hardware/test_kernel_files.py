@@ -4,7 +4,9 @@ import functools
 import json
 import math
 import sys
+from dataclasses import dataclass
 from dis import Positions
+from enum import Enum
 from http import HTTPStatus
 from pathlib import Path
 
@@ -21,6 +23,7 @@ from nki_lab.hardware import worker
 from nki_lab.hardware.kernel_files import KernelFiles
 from nki_lab.kernels import get
 from nki_lab.runtime import as_kernel
+from tests.magics.notebook import Notebook, bare, notebook, shell  # noqa: F401
 
 X = np.random.default_rng(5).standard_normal((128, 24)).astype(np.float32)
 Y = np.random.default_rng(6).standard_normal((128, 24)).astype(np.float32)
@@ -64,11 +67,10 @@ class There:
         called = as_kernel(function)
         compiled = called.compile_with(Choices(), args, kwargs)
         retrace = compiled._retrace
-        self.files = KernelFiles(called.source, called.source.dialect)
+        self.files = KernelFiles(called.source, called.source.dialect, retrace.args, retrace.kwargs)
         arrays = compiled.inputs(*args, **kwargs)
         request = {
-            "namespace": "nki", "kernel": self.files.kernel, "namespaces": self.files.namespaces,
-            "call": self.files.call(retrace.args, retrace.kwargs), "grid": [], "schedule": [],
+            **self.files.request, "namespace": "nki", "grid": [], "schedule": [],
             "arrays": [{"file": f"{n}.bin", "dtype": a.dtype.name, "shape": a.shape} for n, a in enumerate(arrays)],
         }  # fmt: skip
         for n, array in enumerate(arrays):
@@ -115,6 +117,55 @@ def test_a_function_stands_on_its_lines_without_decorators(tmp_path):
     ):
         assert written[number - 1] == own[number - 1] and written[number - 1].startswith("def ")
     assert "@nki.jit" not in text and "class " not in text
+
+
+class Way(Enum):
+    UP = 1.5
+    DOWN = -2.0
+
+
+def standard():
+    return Way.UP
+
+
+@dataclass(frozen=True)
+class Plan:
+    way: Way = standard()  # noqa: RUF009 - a helper that is needed while the class is made
+    steps: tuple[int, ...] = (2, 3)
+
+    def factor(self):
+        return self.way.value * self.steps[1]
+
+
+def test_classes_and_their_objects_go_as_text(tmp_path):
+    def planned(x, plan, act=nl.multiply, *, helper=times):
+        out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, act(helper(nl.load(x)), plan.factor() + (plan.way is Way.DOWN)))
+        return out
+
+    np.testing.assert_array_equal(
+        There(tmp_path, planned, X, Plan()).run(), 3 * X * np.float32(4.5)
+    )
+    there = There(tmp_path, planned, X, Plan(Way.DOWN), nl.add, helper=tripled)
+    np.testing.assert_allclose(there.run(), 3 * X - 5.0, 1e-6, 1e-6)
+    assert any("class Plan:" in text for _, text in there.files.sources.values())
+
+
+def tripled(tile):
+    return nl.multiply(tile, 3.0)
+
+
+def test_a_class_of_a_cell_goes_as_text(notebook: Notebook, tmp_path):  # noqa: F811
+    notebook.good(
+        "from enum import Enum\nfrom typing import NamedTuple\n\n\nclass Kind(Enum):\n    A = 4.0\n\n\n"
+        "class Pair(NamedTuple):\n    first: float\n    kind: Kind = Kind.A\n"
+    )
+    notebook.good(
+        "%%nki\n@nki.jit\ndef k(x, pair):\n    out = nl.ndarray(x.shape, x.dtype, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, nl.multiply(nl.load(x), pair.first + pair.kind.value))\n    return out\n"
+    )
+    there = There(tmp_path, notebook["k"], X, notebook["Pair"](1.0))
+    np.testing.assert_array_equal(there.run(), 5 * X)
 
 
 def test_a_closure_keeps_its_values(tmp_path):
@@ -223,8 +274,8 @@ def test_other_values_go_as_they_are():
     with pytest.raises(KernelArgument, match="bytes"):
         packed(reads_thing, THING=values)
     files = packed(reads_thing, THING=tuple(v for v in values if v != b""))
-    call = worker.Call(".", {"arrays": [], "namespaces": files.namespaces, "namespace": "nki"})
-    encoded = json.loads(json.dumps(files.namespaces[0]["names"]["THING"]))
+    call = worker.Call(".", {**files.request, "arrays": [], "namespace": "nki"})
+    encoded = json.loads(json.dumps(files.namespaces[0]["THING"]))
     with aliases():
         there = call.value(encoded)
     assert there[0](2) == 3 and there[1:] == tuple(v for v in values if v != b"")[1:]
@@ -241,7 +292,7 @@ def test_a_module_of_the_author_is_imported_there(tmp_path, monkeypatch):
         import hw_tiles
 
         files = packed(reads_thing, THING=hw_tiles.half)
-    assert files.namespaces[0]["names"]["THING"] == {"name": ["hw_tiles", "half"]}
+    assert files.namespaces[0]["THING"] == {"name": ["hw_tiles", "half"]}
     assert files.folders == [str(tmp_path)]
     with pytest.raises(KernelArgument, match=r"hw_ours\.py, which imports nki_lab"):
         packed(reads_thing, THING=hw_ours.f)

@@ -50,6 +50,7 @@ EXPECTED = 3 * X + Y + 0.5
 
 def settled(machine, monkeypatch):
     """Let this process use a machine, and keep its runs there."""
+    monkeypatch.delenv("NKI_LAB_RUNNER_PYTHON", raising=False)  # of another machine
     machine.install(monkeypatch)
     monkeypatch.setenv("NKI_LAB_DEVICE_RUNS", str(machine.root / "runs"))
     neuron._latest.clear()
