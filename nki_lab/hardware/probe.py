@@ -335,7 +335,7 @@ def _sysfs(places: Places) -> tuple[Device, ...]:
 
 def _chip(name: str) -> str:
     """Return the target of an instance type such as trn2.3xlarge; "" for other machines."""
-    family = re.match(r"[a-z]+\d+", name)
+    family = re.match(r"[a-z]+\d+", name.lower())  # the driver says Trn1
     return get_target(family[0]).name if family and family[0] in target_names() else ""
 
 

@@ -215,7 +215,7 @@ class Machine:
             "connected_devices": "",
             "info/architecture/arch_type": chip["arch_type"],
             "info/architecture/device_name": chip["device_name"],
-            "info/architecture/instance_type": chip["instance_type"],
+            "info/architecture/instance_type": chip["family"],
         }
         for number in range(self._state["devices"]):
             (self.dev / f"neuron{number}").touch()
