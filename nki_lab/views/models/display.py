@@ -117,12 +117,10 @@ def _calls(trace: ModelTrace) -> bytes:
 
 def text_picture(lines: Sequence[str], paper: PaperKind, theme: str) -> bytes:
     """Return lines of text as a picture; those of kernels stand out, and long ones are written smaller."""
-    longest = max(map(len, lines[:_LINES_SHOWN]), default=0)
+    longest = max(map(len, lines), default=0)
     scale = min(1.0, max(0.6, (WIDTH - 2 * MARGIN) / (LETTER * (longest + 5))))
     room = int((WIDTH - 2 * MARGIN) / (LETTER * scale))
-    shown = [part for line in lines[:_LINES_SHOWN] for part in wrapped(line, room)]
-    if len(lines) > _LINES_SHOWN:
-        shown.append(f"... {len(lines) - _LINES_SHOWN} more lines")
+    shown = [part for line in lines for part in wrapped(line, room)]
     step = _LINE * scale
     picture = paper(WIDTH, round(2 * MARGIN + step * len(shown)), theme)
     for k, line in enumerate(shown):
@@ -310,7 +308,7 @@ class TraceDisplay(Shown):
         if shown.picture is not None:
             picture = shown.picture(self.trace, paper, theme)
         else:
-            picture = text_picture(shown.text(self.trace, None), paper, theme)
+            picture = text_picture(shown.text(self.trace, _LINES_SHOWN), paper, theme)
         return (
             named(picture, f"{shown.words} of {heading(self.trace)}")
             if format == "svg"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -188,20 +188,27 @@ def row_cells(trace: ModelTrace, row: OperatorRow) -> dict[str, str]:
 
 
 def operator_lines(trace: ModelTrace, limit: int | None) -> list[str]:
-    """Return the table of a trace, and its findings, as at most `limit` lines."""
+    """Return the table of a trace and its findings as at most `limit` lines; of many rows the longest."""
     lines = [heading(trace), BASIS]
-    for part in (FORWARD, BACKWARD):
-        rows = trace.of(part)
-        if not rows:
-            continue
-        cells = [row_cells(trace, row) for row in rows]
-        heads = [head for head in cells[0] if head != "tensors"]
-        lines += ["", part] if trace.of(BACKWARD) else [""]
-        lines += text_table(heads, [[c[head] for head in heads] for c in cells], None)
+    room = None if limit is None else max(1, limit - 5 - 2 * len(trace.findings))
+    if room is not None and len(trace.rows) > room:
+        longest = sorted(trace.rows, key=lambda row: (-row.total_ns, row.number))[:room]
+        lines += ["", f"the {room} operators of {len(trace.rows):,} that take the most time"]
+        lines += _table(trace, longest)
+    else:
+        for part in (FORWARD, BACKWARD):
+            if rows := trace.of(part):
+                lines += ["", *([part] if trace.of(BACKWARD) else []), *_table(trace, rows)]
     if trace.findings:
         lines += ["", "on a device"]
         lines += [line for finding in trace.findings for line in remark_lines(finding)]
     return cut(lines, limit)
+
+
+def _table(trace: ModelTrace, rows: Sequence[OperatorRow]) -> list[str]:
+    cells = [row_cells(trace, row) for row in rows]
+    heads = [head for head in cells[0] if head != "tensors"]
+    return text_table(heads, [[c[head] for head in heads] for c in cells], None)
 
 
 def graph_lines(trace: ModelTrace, limit: int | None) -> list[str]:
