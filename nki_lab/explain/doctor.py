@@ -191,8 +191,11 @@ def _device() -> Iterator[Check]:
     )
     names = ", ".join(f"{report.chip or 'device'} {device.number}" for device in report.devices)
     yield Check("device", True if report.is_usable else None, names or "none was found", help)
+    # Where nothing is there, nobody wants to know what to install for it.
+    is_for_neuron = any(rung.found for rung in report.rungs)
     for rung in report.rungs:
-        yield Check(f"- {rung.name}", True if rung.found else None, rung.text, rung.help)
+        help = rung.help if is_for_neuron else ""
+        yield Check(f"- {rung.name}", True if rung.found else None, rung.text, help)
 
 
 def _sum(a: Any, b: Any) -> Any:

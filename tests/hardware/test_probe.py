@@ -159,6 +159,17 @@ def test_the_doctor_shows_each_rung_and_fails_for_none(tmp_path, monkeypatch):
     assert not any(check.ok is False for check in checks.values())
 
 
+def test_the_doctor_tells_no_one_without_a_device_what_to_install(tmp_path, monkeypatch):
+    machine = Machine(tmp_path, "", devices=0, ls="", tools=(), runner="", has_devices=False)
+    machine.install(monkeypatch)
+    monkeypatch.delenv("NKI_LAB_NEURON_PYTHON")
+    monkeypatch.setattr(doctor, "probe", lambda: probe(places(machine)))
+    device, *rungs = doctor._device()
+    assert (device.ok, device.found) == (None, "none was found")
+    assert {(rung.ok, rung.help) for rung in rungs} == {(None, "")}
+    assert [rung.name for rung in rungs][:3] == ["- neuron-ls", "- device files", "- driver"]
+
+
 def test_what_neuron_ls_says_is_explained(tmp_path, monkeypatch):
     machine = Machine(tmp_path, "", runner="", has_devices=False, tools=()).install(monkeypatch)
     monkeypatch.setenv("NKI_LAB_NEURON_PYTHON", "/bin/false")
