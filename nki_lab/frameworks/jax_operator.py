@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -76,6 +77,39 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> JaxOper
     )
 
 
+_failure: NkiError | None = None
+
+
+@contextmanager
+def _kept_error(name: str) -> Iterator[None]:
+    """Keep the error of a kernel that JAX calls: of its own error, the first kilobytes are about JAX."""
+    global _failure
+    try:
+        yield
+    except NkiError as error:
+        _failure = error
+        raise
+    except KeyboardInterrupt:  # JAX would make an error of values of it
+        raise RuntimeError(f"{name} was interrupted") from None
+
+
+def _original(error: Exception) -> NkiError | None:
+    """Return the error of a kernel that an error of JAX tells of."""
+    return _failure if _failure is not None and str(_failure) in str(error) else None
+
+
+def _in_cells(error: Exception) -> Any:
+    original = _original(error)
+    if original is None:
+        raise AttributeError("_render_traceback_")
+    return original._render_traceback_
+
+
+# IPython asks an exception for this before it makes its own traceback; where a kernel failed, it is that of the kernel.
+# A function that JAX has compiled before raises ValueError, which cannot be asked.
+jax.errors.JaxRuntimeError._render_traceback_ = property(_in_cells)  # type: ignore[attr-defined]
+
+
 class _Calls:
     """Calls a kernel with a value for each parameter, and returns a tuple of its results.
 
@@ -123,6 +157,8 @@ class _Calls:
     def _applied(self, function: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
         try:
             return function(*arrays)
+        except (ValueError, jax.errors.JaxRuntimeError) as error:  # JAX raises either
+            raise _original(error) or error from None
         except TypeError as error:  # JAX's own does not say which function it means
             if "forward-mode" not in str(error) or isinstance(error, NkiError):
                 raise
@@ -136,11 +172,11 @@ class _Calls:
         operator = self.operator
 
         def computed(*arrays: Any) -> tuple[np.ndarray, ...]:
-            return operator.run(_put_back(form, [np.asarray(a) for a in arrays]))
+            with _kept_error(operator.name):
+                return operator.run(_put_back(form, [np.asarray(a) for a in arrays]))
 
-        computed.__name__ = (
-            operator.name
-        )  # by which the equations of a jaxpr tell whose callback it is
+        # By this the equations of a jaxpr tell whose callback it is.
+        computed.__name__ = operator.name
 
         def results_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
             named = zip(operator.names, _put_back(form, arrays), strict=True)

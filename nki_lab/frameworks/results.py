@@ -55,7 +55,11 @@ def _filled(form: Any, results: Sequence[Any]) -> Any:
         return results[form]
     if isinstance(form, dict):
         return {key: _filled(value, results) for key, value in form.items()}
-    values = [_filled(value, results) for value in form]
+    return _like(form, [_filled(value, results) for value in form])
+
+
+def _like(form: Any, values: list[Any]) -> Any:
+    """Return values in a tuple, list or NamedTuple, as `form` is."""
     return type(form)(values) if type(form) in (tuple, list) else type(form)._make(values)
 
 
@@ -113,8 +117,7 @@ def _numbers(form: Any, names: list[str]) -> Any:
     if isinstance(form, dict):
         return {key: _numbers(value, names) for key, value in form.items()}
     if isinstance(form, (tuple, list)):
-        values = [_numbers(value, names) for value in form]
-        return type(form)(values) if type(form) in (tuple, list) else type(form)._make(values)  # type: ignore[attr-defined]
+        return _like(form, [_numbers(value, names) for value in form])
     if not isinstance(form, str):
         raise KernelArgument(
             f"results has {form!r} where the name of a result should be",

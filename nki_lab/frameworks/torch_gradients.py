@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
+from torch._dynamo.decorators import skip
 from torch.autograd import forward_ad
 
 from nki_lab.errors import KernelArgument, NotModelled
@@ -275,7 +277,18 @@ def _record_at_levels(gradients: Gradients) -> None:
             out = Recorded.apply(keyset, lengths, *flat)
         return list(out) if registered.operator.results is None else out
 
-    registered.library.impl(registered.short, autograd, "Autograd", with_keyset=True)
+    registered.library.impl(registered.short, undisturbed(autograd), "Autograd", with_keyset=True)
+
+
+def undisturbed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep torch.compile from the functions that an operator calls, where it leaves the operator itself out."""
+    alone = torch.compiler.disable(function)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        compiles = get_eval_frame_callback() not in (None, False)
+        return (alone if compiles else function)(*args, **kwargs)
+
+    return skip(call)
 
 
 def _refuse_writing(gradients: Gradients) -> None:

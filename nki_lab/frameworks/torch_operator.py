@@ -6,7 +6,8 @@ import inspect
 import itertools
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import DType, dtype_of
-from nki_lab.errors import KernelArgument, ToolchainError
+from nki_lab.errors import KernelArgument, NkiError, ToolchainError
 from nki_lab.frameworks.operator import (
     Derivative,
     KernelOperator,
@@ -24,7 +25,7 @@ from nki_lab.frameworks.operator import (
     kernel_operator,
     spec_of,
 )
-from nki_lab.frameworks.torch_gradients import as_tuple, record_gradients, tensors_in
+from nki_lab.frameworks.torch_gradients import as_tuple, record_gradients, tensors_in, undisturbed
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.runtime.arrays import check_dtype, to_library, values_of_torch
 from nki_lab.views.models.trace import ModelTrace
@@ -281,9 +282,9 @@ class Registered:
         self.library.define(version + schema.text)
         self.short = version
         self.overload = getattr(getattr(torch.ops, namespace), version).default
-        self.library.impl(version, self._on_cpu, "CPU")
+        self.library.impl(version, undisturbed(self._on_cpu), "CPU")
         for device in ("CUDA", "XLA", "PrivateUse1"):
-            self.library.impl(version, self._on_device, device)
+            self.library.impl(version, undisturbed(self._on_device), device)
         torch.library.register_fake(self.name, self._fake, lib=self.library)
         torch.library.register_vmap(self.name, self._batch, lib=self.library)
 
@@ -360,7 +361,8 @@ class Registered:
                 _mapped(v, partial(self._spec, name))
                 for name, v in zip(self.operator.names, values, strict=True)
             ]
-            program = self.operator.program(specs)
+            with _shown_by_compilers():
+                program = self.operator.program(specs)
             stated = [(spec.shape, _torch_dtype(spec.dtype)) for spec in program.specs]
         make = torch.empty if first is None else first.new_empty
         return self._form([make(tuple(shape), dtype=dtype) for shape, dtype in stated])
@@ -400,6 +402,28 @@ class Registered:
             results = [torch.stack(each) for each in zip(*runs, strict=True)]
         out_dims = self._form([0] * len(results))
         return self._form(results), out_dims
+
+
+class KernelFailed(NotImplementedError):
+    """An error of a kernel while torch.compile traces, which then leaves the operator out of what it compiles.
+
+    So the operator runs by itself, where the error comes up as it is. Where all must be compiled (`fullgraph`), the
+    message of torch.compile has the text below.
+    """
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+@contextmanager
+def _shown_by_compilers() -> Iterator[None]:
+    """Have torch.compile show errors of kernels, of which it would show the first line only."""
+    try:
+        yield
+    except NkiError as error:
+        if torch._guards.TracingContext.try_get() is None or torch.compiler.is_exporting():
+            raise
+        raise KernelFailed(str(error)) from error
 
 
 def _selected(value: Any, dim: Any, n: int) -> Any:

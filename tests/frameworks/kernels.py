@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import nki_lab.language as nl
-from nki_lab.runtime import jit
+from nki_lab.api import isa as nisa
+from nki_lab.runtime import CompiledFunction, jit
 
 
 def _row(vector, tile):
@@ -80,3 +83,33 @@ def halves(parts, count):
 def halves_backward(dlow, dhigh, parts, count):
     """Return the gradients of its tensors."""
     return [dlow] * count + [dhigh] * (len(parts) - count)
+
+
+@jit
+def picked(x, rows):
+    """Return rows of a matrix by their numbers, of which those that are too large end a run."""
+    shape = (rows.shape[0], x.shape[1])
+    out = nl.ndarray(shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    index = nl.ndarray(rows.shape, dtype=rows.dtype, buffer=nl.sbuf)
+    tile = nl.ndarray(shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=index, src=rows)
+    pattern = [[x.shape[1], shape[0]], [1, shape[1]]]
+    nisa.dma_copy(dst=tile, src=x.ap(pattern, vector_offset=index, indirect_dim=0))
+    nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+@contextmanager
+def interrupted_once() -> Iterator[None]:
+    """Interrupt the first kernel that runs inside, as Ctrl-C does."""
+    real = CompiledFunction._run_on
+
+    def run_on(self: Any, *args: Any) -> Any:
+        CompiledFunction._run_on = real
+        raise KeyboardInterrupt
+
+    CompiledFunction._run_on = run_on
+    try:
+        yield
+    finally:
+        CompiledFunction._run_on = real

@@ -12,10 +12,12 @@ import nki_lab
 import nki_lab.language as nl
 from benchmarks.operator_speed import ALONE, jax_calls, python_calls
 from nki_lab.api import nki
-from nki_lab.errors import KernelArgument, NotModelled, RuleBroken, UninitializedRead
+from nki_lab.errors import AddressOutOfRange, KernelArgument, NotModelled, RuleBroken
 from tests.frameworks.kernels import (
     halves,
     halves_backward,
+    interrupted_once,
+    picked,
     rmsnorm,
     rmsnorm_backward,
     several,
@@ -139,18 +141,29 @@ def accumulate(total, x):
     nl.store(total, nl.add(nl.load(total), nl.load(x)))
 
 
-@nki.jit
-def half_written(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    nl.store(out[:2], nl.load(x[:2]))
-    return out
+def test_an_error_of_a_run_shows_the_line_of_the_kernel():
+    pick = nki_lab.jax.custom_op("lab::picked", picked)
+    right, wrong = (jnp.asarray([[1], [n]], jnp.int32) for n in (3, 9))
+    for call in (pick, lambda x, rows: jax.vmap(pick, (0, None))(x[None], rows)):
+        with pytest.raises(AddressOutOfRange, match="index 9 for partition 1"):
+            call(X, wrong)
+    with pytest.raises(jax.errors.JaxRuntimeError, match="index 9") as raised:
+        jitted = jax.jit(pick)
+        jitted(X, wrong).block_until_ready()
+    np.testing.assert_array_equal(jitted(X, right), X[jnp.asarray([1, 3])])
+    with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=r"x\.ap\(pattern"):
+        jitted(X, wrong).block_until_ready()
+    shown = "\n".join(raised.value._render_traceback_())  # which is what IPython shows
+    assert "nisa.dma_copy(dst=tile, src=x.ap" in shown and len(shown.splitlines()) < 8
+    assert not hasattr(jax.errors.JaxRuntimeError("another"), "_render_traceback_")
 
 
-def test_an_error_of_a_run_shows_the_line_of_the_kernel_also_under_jit():
-    half = nki_lab.jax.custom_op("lab::half", half_written)
-    with nki_lab.use(strict=True), pytest.raises(UninitializedRead) as raised:
-        jax.jit(lambda x: half(x) + 1)(X).block_until_ready()
-    assert "out = nl.ndarray" in raised.value.span.text
+def test_an_interrupt_ends_a_compiled_step():
+    step = jax.jit(nki_lab.jax.custom_op("lab::twice", scaled))
+    np.testing.assert_allclose(step(X), 2 * X)
+    with interrupted_once(), pytest.raises(Exception, match=r"lab::twice was interrupted"):
+        step(X).block_until_ready()
+    np.testing.assert_allclose(step(X), 2 * X)
 
 
 def test_mistakes():

@@ -22,6 +22,7 @@ from tests.frameworks.kernels import (
     Halves,
     halves,
     halves_backward,
+    interrupted_once,
     rmsnorm,
     rmsnorm_backward,
     several,
@@ -427,3 +428,25 @@ def test_mistakes_of_a_call(x, gamma):
         KernelArgument, match=r"returns a gradient \[2, 6\] for `x`, which is \[5, 6\]"
     ):
         wrong(x.requires_grad_()).sum().backward()
+
+
+def test_a_mistake_of_a_kernel_in_what_is_compiled_shows_its_line(x, gamma):
+    torch._dynamo.reset()
+    plain = torch.compile(normed, backend="eager")
+    with pytest.raises(RuleBroken, match=r"cannot be repeated to \[5, 6\]"):
+        plain(x, gamma[:5])
+    torch._dynamo.reset()
+    whole = torch.compile(normed, backend="eager", fullgraph=True)
+    with pytest.raises(torch._dynamo.exc.Unsupported, match=r"kernels\.py, line") as raised:
+        whole(x, gamma[:5])
+    assert "return nl.broadcast_to(" in str(raised.value)
+
+
+def test_an_interrupt_ends_a_compiled_step(x):
+    torch._dynamo.reset()
+    double = nki_lab.torch.custom_op("lab::interrupted", scaled)
+    step = torch.compile(double, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(step(x), 2 * x)
+    with interrupted_once(), pytest.raises(KeyboardInterrupt):
+        step(x)
+    torch.testing.assert_close(step(x), 2 * x)
