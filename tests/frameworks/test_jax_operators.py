@@ -147,8 +147,8 @@ def test_an_error_of_a_run_shows_the_line_of_the_kernel():
     for call in (pick, lambda x, rows: jax.vmap(pick, (0, None))(x[None], rows)):
         with pytest.raises(AddressOutOfRange, match="index 9 for partition 1"):
             call(X, wrong)
+    jitted = jax.jit(pick)
     with pytest.raises(jax.errors.JaxRuntimeError, match="index 9") as raised:
-        jitted = jax.jit(pick)
         jitted(X, wrong).block_until_ready()
     np.testing.assert_array_equal(jitted(X, right), X[jnp.asarray([1, 3])])
     with pytest.raises((ValueError, jax.errors.JaxRuntimeError), match=r"x\.ap\(pattern"):
