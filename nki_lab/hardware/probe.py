@@ -46,6 +46,9 @@ VARIABLES = (
     "NKI_SIMULATOR", "NKI_ARTIFACTS_DIR", "NKI_DEBUG_INFO", "TORCH_NEURONX_NEFF_CACHE_DIR", "NEURON_COMPILE_CACHE_URL",
 )  # fmt: skip
 
+#: More cores than a device has.
+MOST_CORES = 1024
+
 _SETUP = "awsdocs-neuron.readthedocs-hosted.com/en/latest/nki/get-started/setup-env.html"
 _ENVIRONMENTS = "aws_neuronx_venv_*"
 
@@ -260,7 +263,7 @@ def _neuron_ls(tool: Path | None, places: Places) -> tuple[Rung, tuple[Device, .
     try:
         document = json.loads(answer.stdout) if answer.stdout.strip() else []
         devices = tuple(_device(row) for row in _rows(document))
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
         told = answer.stdout.strip().splitlines()
         return Rung(
             name, False, f"cannot be read: {told[-1][:200]}", "install aws-neuronx-tools again"
@@ -292,8 +295,7 @@ def _device(row: Mapping[str, Any]) -> Device:
     cores = row.get("neuroncore_ids")
     number = int(row["neuron_device"])
     if cores is None:
-        count = int(row["nc_count"])
-        cores = range(number * count, (number + 1) * count)
+        cores = _cores(number, int(row["nc_count"]))
     users = tuple(
         User(int(process["pid"]), str(process.get("command", "")))
         for process in row.get("neuron_processes") or []
@@ -308,6 +310,13 @@ def _device(row: Mapping[str, Any]) -> Device:
         str(row.get("instance_type") or ""),
         users,
     )
+
+
+def _cores(device: int, count: int) -> tuple[int, ...]:
+    """Return the numbers of the cores of a device that tells only how many it has."""
+    if not 0 <= count <= MOST_CORES:
+        raise ValueError(f"a device has no {count} cores")
+    return tuple(range(device * count, (device + 1) * count))
 
 
 def _summary(devices: Sequence[Device]) -> str:
@@ -325,11 +334,10 @@ def _sysfs(places: Places) -> tuple[Device, ...]:
     for folder in _listed(places.sys / "devices/virtual/neuron_device"):
         named = re.fullmatch(r"neuron(\d+)", folder.name)
         count = _read(folder / "core_count")
-        if named is None or not count.isdecimal():
+        if named is None or not count.isdecimal() or int(count) > MOST_CORES:
             continue
         number, instance = int(named[1]), _read(folder / "info/architecture/instance_type")
-        cores = range(number * int(count), (number + 1) * int(count))
-        devices.append(Device(number, tuple(cores), instance_type=instance))
+        devices.append(Device(number, _cores(number, int(count)), instance_type=instance))
     return tuple(sorted(devices, key=lambda device: device.number))
 
 

@@ -89,8 +89,11 @@ def site(request, tmp_path_factory) -> Site:
     """Compile, run and capture a kernel."""
     folder = tmp_path_factory.mktemp("site")
     if request.param == "real":
-        if not probe().is_usable:
-            pytest.skip("no Neuron device: nki-lab doctor says what is missing")
+        report = probe()
+        if not report.is_usable or report.packages.generation != "nki":
+            pytest.skip(
+                "no Neuron device, or no nki 0.3 or newer: nki-lab doctor says what is missing"
+            )
         site = Site(folder, None)
     else:
         site = Site(folder, Machine(folder / "machine"))

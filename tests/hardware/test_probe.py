@@ -1,6 +1,7 @@
 """What there is to run a kernel on a device is found without starting the runtime, and without importing a package."""
 
 import time
+from pathlib import Path
 
 import pytest
 
@@ -181,3 +182,17 @@ def test_what_neuron_ls_says_is_explained(tmp_path, monkeypatch):
     assert "NEURON_RT_VISIBLE_CORES=2-3" in rung(report, "environment").text
     (machine.bin / "neuron-ls").write_text("#!/bin/sh\necho '{\"neuron_devices\": [{}]}'\n")
     assert rung(probe(places(machine)), "neuron-ls").text.startswith("cannot be read")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["null", "3", '"x"', "[1]", '[{"neuron_device": "x"}]', '[{"neuron_device": 0, "nc_count": 1e12}]',
+     '[{"neuron_device": 0, "neuroncore_ids": "ab"}]', '[{"neuron_device": 0, "nc_count": Infinity}]',
+     '[{"neuron_device": 0, "nc_count": 2, "neuron_processes": 5}]', "[" * 100_000, "no JSON", "\x00"],
+)  # fmt: skip
+def test_whatever_neuron_ls_prints_the_probe_says_that_it_cannot_be_read(monkeypatch, text):
+    answer = probing.Answer(text, "", 0)
+    monkeypatch.setattr(probing, "output_of", lambda *_: answer)
+    told, devices = probing._neuron_ls(Path("neuron-ls"), Places())
+    assert (told.found, devices) == (False, ())
+    assert told.text.startswith("cannot be read") and len(told.text) < 250
