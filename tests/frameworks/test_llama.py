@@ -187,4 +187,4 @@ def test_the_model_of_the_page(blocks, capsys):
         exec(compile(block, str(PAGE), "exec"), names)
     printed = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert len(printed) == len(list(names["plain"].parameters()))
-    assert max(float(number) for _, number in printed) < 2e-5
+    assert max(float(number) for _, number in printed) < 5e-6

@@ -195,16 +195,19 @@ def test_curves_are_drawn_where_their_values_are() -> None:
     ]  # fmt: skip
     first, second = chart.figure().to_plotly_json()["data"]
     assert tuple(first["y"]) == curves["PyTorch"] and list(second["x"]) == [0, 1]
-    assert second["name"] == "&lt;b&gt;ours&lt;/b&gt;" and first["marker"] != second["marker"]
+    assert second["name"] == "&lt;b&gt;ours&lt;/b&gt;"
+    assert (first["mode"], second["mode"]) == ("markers", "lines")
     root = ElementTree.fromstring(chart.to_svg())
-    lines = [
+    svg = "{http://www.w3.org/2000/svg}"
+    dots = [tuple(float(c.attrib[k]) for k in ("cx", "cy")) for c in root.iter(f"{svg}circle")]
+    (line,) = [
         [tuple(map(float, point.split(","))) for point in shape.attrib["points"].split()]
-        for shape in root.iter("{http://www.w3.org/2000/svg}polyline")
+        for shape in root.iter(f"{svg}polyline")
     ]
-    (x0, y0), (x1, y1), (x2, y2) = lines[0]
+    (x0, y0), (x1, y1), (x2, y2), _ = dots  # the last is in the legend
     assert x1 - x0 == pytest.approx(x2 - x1, abs=0.2) and x0 < x1
     assert y1 - y0 == pytest.approx(y2 - y1, abs=0.2) and y0 < y1  # 4, 1 and -2 are as far apart
-    assert lines[1][0] == (x0, y0) and y0 < lines[1][1][1] < y1
+    assert line[0] == (x0, y0) and line[1][0] == x1 and y0 < line[1][1] < y1
     flat = CurveChart("nothing", "step", "loss", {"zero": (0.0,)})
     assert "0     0" in repr(flat) and "NaN" not in flat.to_svg()
     assert set(chart._repr_mimebundle_()) == {PLOTLY, "image/svg+xml", "text/html", "text/plain"}

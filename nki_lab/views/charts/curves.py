@@ -17,13 +17,15 @@ _HEIGHT, _LINE = 300, TEXT_HEIGHT + 6
 _LEFT = MARGIN + 8 * LETTER
 # Lines of the text, and marks of an axis.
 _TOLD, _MARKS = 8, 5
-# Points of the first curves are larger than those of the next, which may lie on them.
-_SIZES = (11, 7, 4)
+# Points of the first curve, on which the others may lie.
+_DOT = 9
 
 
 @dataclass(frozen=True)
 class CurveChart(ChartForms):
-    """Curves over the same steps, which count from 0; up to three, of finite numbers.
+    """Curves over the same steps, which count from 0, of finite numbers.
+
+    The first is drawn as points and the others as lines, so that they are seen where they agree.
 
     Attributes:
         title: what is shown.
@@ -52,12 +54,12 @@ class CurveChart(ChartForms):
 
         traces = [
             go.Scatter(
-                x=list(range(len(values))), y=list(values), mode="lines+markers",
+                x=list(range(len(values))), y=list(values), mode="lines" if n else "markers",
                 name=html.escape(name, quote=False), line={"color": colour.light, "width": 2},
-                marker={"size": size},
+                marker={"color": colour.light, "size": _DOT},
                 hovertemplate=f"{html.escape(self.across, quote=False)} %{{x}}: %{{y}}",
             )
-            for (name, values), colour, size in zip(self.curves.items(), SERIES, _SIZES, strict=False)
+            for n, ((name, values), colour) in enumerate(zip(self.curves.items(), SERIES, strict=False))
         ]  # fmt: skip
         axis = {"gridcolor": GRID, "zerolinecolor": GRID}
         layout = plotly_layout(self.title, 380) | {
@@ -99,12 +101,16 @@ class CurveChart(ChartForms):
             picture.text(x + LETTER * len(name) / 2, last + 6, name, FAINT, end=True)
         picture.text(right, last + _LINE + 6, self.across, FAINT, end=True)
         y = top + _HEIGHT
-        for (name, values), colour, size in zip(self.curves.items(), SERIES, _SIZES, strict=False):
+        pairs = zip(self.curves.items(), SERIES, strict=False)
+        for n, ((name, values), colour) in enumerate(pairs):
             places = [place(step, value) for step, value in enumerate(values)]
-            picture.line(places, colour)
-            for point in places:
-                picture.dot(*point, size, colour)
-            picture.dot(MARGIN + LETTER, y + TEXT_HEIGHT / 2, size, colour)
+            if n:
+                picture.line(places, colour)
+                picture.fill(MARGIN, y + TEXT_HEIGHT / 2, 2 * LETTER, 2, colour)
+            else:
+                for point in places:
+                    picture.dot(*point, _DOT, colour)
+                picture.dot(MARGIN + LETTER, y + TEXT_HEIGHT / 2, _DOT, colour)
             picture.text(MARGIN + 3 * LETTER, y, name)
             y += _LINE
 
