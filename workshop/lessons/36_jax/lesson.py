@@ -207,11 +207,8 @@ for name, function in (("kernel", step), ("formula", blend_formula)):
         logits = logits - 0.3 * slope
         losses.append(float(loss_now))
     gates = jax.nn.sigmoid(logits)
-    print(
-        f"{name:<8} loss {losses[0]:.2f}, {losses[5]:.2f}, {losses[10]:.2f}, {losses[20]:.2f};",
-        end=" ",
-    )
-    print(f"gates {gates.min():.2f} to {gates.max():.2f}")
+    print(f"{name}: loss {losses[0]:.2f}, {losses[5]:.2f}, {losses[20]:.2f}")
+    print(f"    gates {gates.min():.2f} to {gates.max():.2f}")
 
 # %% [markdown] id="loud-text"
 # ## What there is not
@@ -233,5 +230,5 @@ for what, call in (
 #
 # * `nki_lab.jax.custom_op` makes a kernel an operator: `jit`, `vmap`, `grad` and `scan` take it as a whole.
 # * The backward is a kernel, too: yours, or one that is made of the instructions.
-# * On the simulator the kernel is a callback. On a Neuron device the official NKI is called instead, in the same places.
+# * On the simulator the kernel is a callback into Python, which is why `vmap` calls it for each element.
 # * `check_op` compares all of that with a formula, by value.
