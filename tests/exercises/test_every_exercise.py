@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import cycle, islice
+
 import numpy as np
 import pytest
 
@@ -71,8 +73,19 @@ def test_the_solution_passes_with_a_star_on_every_chip_that_gives_one(
         assert f"{task.id} is solved{star}\n" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("task", TASKS, ids=by_id)
-@pytest.mark.parametrize("name", WRONG)
+#: Each task with each wrong kernel. The first turn, which a plain run takes, has one of a task, and every kind often.
+TURNS = [
+    pair
+    for turn in range(len(WRONG))
+    for pair in zip(TASKS, islice(cycle(WRONG), turn, None), strict=False)
+]
+
+
+@pytest.mark.parametrize(
+    ("task", "name"),
+    first(TURNS, len(TASKS)),
+    ids=[f"{name}-{task.id}" for task, name in TURNS],
+)
 def test_a_wrong_kernel_is_rejected_for_a_reason(task: Task, name: str):
     change, kinds = WRONG[name]
     if name == "argument overwritten" and 0 in task.writes:
