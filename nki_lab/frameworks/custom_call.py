@@ -36,7 +36,8 @@ def hlo_shape(dtype: DType | str, shape: Iterable[int]) -> str:
     if name not in _HLO and isinstance(dtype, DType):
         name = str(dtype.np)
     order = ",".join(str(axis) for axis in reversed(range(len(sizes))))
-    return f"{_HLO.get(name, name)}[{','.join(map(str, sizes))}]{{{order}}}"
+    layout = f"{{{order}}}" if sizes else ""
+    return f"{_HLO.get(name, name)}[{','.join(map(str, sizes))}]{layout}"
 
 
 def backend_config(result: Result) -> dict[str, Any]:

@@ -130,7 +130,8 @@ def _with_gradients(
 
         chosen = [leaves[n] for n in floats]
         result, pull, value = jax.vjp(of_floats, *chosen, has_aux=True)
-        ones = jax.tree.map(lambda a: np.ones(a.shape, a.dtype), result)
+        # Of JAX: with NumPy's, a backward that takes nothing else would run while the function is traced.
+        ones = jax.tree.map(lambda a: jax.numpy.ones(a.shape, a.dtype), result)
         found = pull(ones)
         return value, {names[n]: g for n, g in zip(floats, found, strict=True)}
 

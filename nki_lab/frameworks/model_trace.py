@@ -180,12 +180,13 @@ def with_backward(make: Callable[[bool], ModelTrace], asks: bool) -> ModelTrace:
 
 
 def trace_of_runs(operator: Operator, runs: Sequence[Result]) -> ModelTrace:
-    """Return runs of an operator's kernels as a trace; those of other kernels than its own count as its backward."""
+    """Return runs of an operator's kernels as a trace."""
     rows = Rows(runs[-1].compiled.target)
     for run in runs:
         inputs = [Tensor(str(s.dtype), tuple(s.shape), s.nbytes) for s in run.kernel.inputs]
         outputs = [Tensor(str(t.dtype), tuple(t.shape), 0) for t in run.kernel.outputs]
-        part = FORWARD if run.name == operator.kernel.__name__ else BACKWARD
+        is_own = run.name == operator.kernel.__name__
+        part = BACKWARD if run.name.endswith("_backward") and not is_own else FORWARD
         rows.add(run.name, "", inputs, outputs, [run], part=part, key=id(run.compiled))
     value = runs[-1].value
     return ModelTrace(operator.name, rows.target.name, tuple(rows.rows), {}, value)

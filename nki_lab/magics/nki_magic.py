@@ -210,7 +210,9 @@ class NkiMagics(Magics):
         self.ip.push({name: answer.result, "_nki": answer.result})
 
         def show_views(views: tuple[str, ...] | None) -> None:
-            if operator is not None and views is None and answer.other is None:
+            own = None if operator is None else operator.kernel.__name__
+            is_plain = views is None and answer.other is None and answer.failed is None
+            if operator is not None and is_plain and any(run.name == own for run in runs):
                 display(self._both(operator, request, runs).show("kernels", "operators", "calls"))
             else:
                 show(answer.result, views, answer.other, tells=False)

@@ -57,6 +57,10 @@ def test_a_cell_makes_an_operator_of_jax(notebook: Notebook):  # noqa: F811
     x = jax.numpy.linspace(-1, 2, 6)
     grad = jax.grad(lambda x: (notebook["twice"](x[None]) ** 3).sum())(x)
     np.testing.assert_allclose(grad, 24 * x**2, rtol=1e-5)
+    notebook.shell.user_ns["x"] = x[None]
+    text = notebook.good("%%nki --jax cells::twice --run 'twice(x)'\n" + BOTH)
+    rows = [line.split()[2] for line in text.splitlines() if " * " in line]
+    assert rows == ["cells::twice", "cells::twice_backward"]
 
 
 def test_a_cell_shows_an_operator_beside_its_backward(notebook: Notebook):  # noqa: F811

@@ -11,7 +11,9 @@ import pytest
 
 import nki_lab
 import nki_lab.language as nl
+from nki_lab.dtypes import float8_e4m3fn_x4
 from nki_lab.errors import KernelArgument, NotModelled, UnknownOption
+from nki_lab.frameworks.custom_call import hlo_shape
 from nki_lab.runtime import jit
 from nki_lab.targets import get_target
 from nki_lab.views.registry import Parts
@@ -282,6 +284,17 @@ def test_a_custom_call_is_written_as_in_the_official_example():
         assert made[name] == official[name]
     assert made["klir_binary"]["input_names"] == official["klir_binary"]["input_names"][:2]
     assert "only the official compiler makes" in made["klir_binary"]["binary"]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "shape", "text"),
+    [
+        ("bfloat16", (3, 4, 5), "bf16[3,4,5]{2,1,0}"), ("bool", (7,), "pred[7]{0}"), ("float32", (), "f32[]"),
+        ("float8_e4m3", (2, 1), "f8e4m3[2,1]{1,0}"), (float8_e4m3fn_x4, (2, 6), "u32[2,6]{1,0}"),
+    ],
+)  # fmt: skip
+def test_shapes_are_written_as_in_hlo(dtype, shape, text):
+    assert hlo_shape(dtype, shape) == text
 
 
 def test_a_written_argument_shares_its_memory_with_a_result():
