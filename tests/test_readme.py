@@ -24,6 +24,7 @@ from nki_lab.errors import NkiError
 from nki_lab.runtime import jit, run, step
 from nki_lab.session.questions import all_options
 from nki_lab.targets import ALL_TARGETS
+from tests.hardware.neffs import write_neff
 from tests.magics.notebook import Notebook, bare, shell
 
 __all__ = ["bare", "shell"]  # fixtures
@@ -87,6 +88,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the current folder, with the files that the README shows."""
     for name, text in FILES.items():
         (tmp_path / name).write_text(text)
+    write_neff(tmp_path / "kernel.neff")
     (tmp_path / "workshop").symlink_to(ROOT / "workshop")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
