@@ -177,7 +177,7 @@ def runs_folder(options: Choices) -> Path:
 
     if options.device_runs == "user":
         return Path(platformdirs.user_cache_dir("nki_lab", appauthor=False)) / "device_runs"
-    return Path(options.device_runs).expanduser()
+    return Path(options.device_runs).expanduser().absolute()  # a child works in another folder
 
 
 def _say(line: str) -> None:

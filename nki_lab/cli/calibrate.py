@@ -77,14 +77,16 @@ def calibrate(
 
 def _modelled(place: str, inputs: list[str], args: list[str], target: str) -> Profile:
     """Return the modelled profile of a kernel, which holds its program."""
+    from nki_lab.api.install import aliases
     from nki_lab.cli.kernel_file import prepare_call
     from nki_lab.runtime import CompiledFunction, run
     from nki_lab.runtime.not_run import has_times, profile_before_run
 
-    prepared = prepare_call(place, inputs, args, 0, target, is_called=bool(inputs or args))
-    kernel = prepared.kernel
-    if isinstance(kernel, CompiledFunction):
+    with aliases():
+        prepared = prepare_call(place, inputs, args, 0, target, is_called=bool(inputs or args))
+        kernel = prepared.kernel
+        if not isinstance(kernel, CompiledFunction):
+            return run(kernel, target=target, **prepared.arguments).profile
         if not prepared.arguments and has_times(kernel.compiled):
             return profile_before_run(kernel.compiled)
         return kernel.launch(**prepared.arguments).profile
-    return run(kernel, target=target, **prepared.arguments).profile
