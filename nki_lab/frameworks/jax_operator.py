@@ -12,6 +12,7 @@ import numpy as np
 
 from nki_lab.compiler.trace import TensorSpec, bind_arguments
 from nki_lab.errors import KernelArgument, NkiError, NotModelled
+from nki_lab.frameworks.on_device import run_official
 from nki_lab.frameworks.operator import (
     Derivative,
     KernelOperator,
@@ -150,9 +151,19 @@ class _Calls:
 
     def _run(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Run on arrays that have values."""
+        if _platform() == "neuron":
+            return self._official(values)
         named = zip(self.operator.names, values, strict=True)
         given = [_mapped(v, partial(_numpy, name)) for name, v in named]
         return tuple(map(jax.numpy.array, self.operator.run(given)))
+
+    def _official(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        """Call the kernel of the official package, for arrays or tracers of JAX on a Neuron device."""
+
+        def constant(number: int) -> Any:
+            return jax.numpy.zeros((0, number), bool)
+
+        return tuple(run_official(self.operator, values, "neuron", constant))
 
     def _applied(self, function: Callable[..., Any], arrays: Sequence[Any]) -> tuple[Any, ...]:
         try:
@@ -181,6 +192,8 @@ class _Calls:
         def results_of(arrays: Sequence[Any]) -> tuple[Any, ...]:
             named = zip(operator.names, _put_back(form, arrays), strict=True)
             specs = [_mapped(v, partial(_spec, name)) for name, v in named]
+            if _platform() == "neuron":  # where host callbacks are not supported
+                return self._official(_put_back(form, arrays))
             program = operator.program(specs)
             shapes = tuple(jax.ShapeDtypeStruct(s.shape, s.dtype.np) for s in program.specs)
             results = jax.pure_callback(computed, shapes, *arrays, vmap_method=self._method)
@@ -272,6 +285,11 @@ class _Calls:
                 help="return gradients of the shapes and dtypes of the arguments",
             )
         return grad
+
+
+def _platform() -> str:
+    """Return the platform on which JAX computes here."""
+    return jax.default_backend()
 
 
 def _numpy(name: str, array: Any) -> np.ndarray:

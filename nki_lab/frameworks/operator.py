@@ -61,6 +61,7 @@ class KernelOperator:
         results: what it returns; None where any number of tensors will do.
         constants: what programs have returned that is no tensor. In frameworks a tensor without elements stands for it,
             whose shape [0, n] says which of these it is.
+        official: the kernel as objects of the official package, by grid and schedule.
         mutates: names of the arguments that it writes.
         shapes: computes the shapes and dtypes of the results from the arguments; None to compile for them.
     """
@@ -73,6 +74,7 @@ class KernelOperator:
 
     def __post_init__(self) -> None:
         self.constants: list[Any] = []
+        self.official: dict[Any, Any] = {}
         self._programs: OrderedDict[Any, Program] = OrderedDict()
         self._numbers: dict[Choices, int] = {}
         self._latest: tuple[Choices | None, int] = (None, -1)
@@ -152,7 +154,7 @@ class KernelOperator:
         specs = tuple(
             TensorSpec(kernel.outputs[leaf.index].shape, kernel.outputs[leaf.index].dtype)
             if isinstance(leaf, OutputRef)
-            else TensorSpec((0, self._number_of(leaf)), bool_)
+            else TensorSpec((0, self.number_of(leaf)), bool_)
             for leaf in flat
         )
         return Program(function, specs, constants)
@@ -174,7 +176,7 @@ class KernelOperator:
                 f"make it with results={_with_names(result, names)!r}",
             )
 
-    def _number_of(self, constant: Any) -> int:
+    def number_of(self, constant: Any) -> int:
         """Return the place of a value among those that are no tensors."""
         for n, known in enumerate(self.constants):
             if type(known) is type(constant) and repr(known) == repr(constant):

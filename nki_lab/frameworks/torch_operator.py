@@ -17,6 +17,7 @@ import torch
 from nki_lab.compiler.trace import TensorSpec
 from nki_lab.dtypes import DType, dtype_of
 from nki_lab.errors import KernelArgument, NkiError, ToolchainError
+from nki_lab.frameworks.on_device import run_official
 from nki_lab.frameworks.operator import (
     Derivative,
     KernelOperator,
@@ -57,7 +58,7 @@ class TorchOperator(Operator):
         super().__init__(
             operator, derivative, backward, no_grad, (_again, (registered.name, *again))
         )
-        self.op = registered.overload
+        self.op, self._registered = registered.overload, registered
         self._look = look
         self._is_single = len(operator.results.names) == 1
 
@@ -284,7 +285,7 @@ class Registered:
         self.overload = getattr(getattr(torch.ops, namespace), version).default
         self.library.impl(version, undisturbed(self._on_cpu), "CPU")
         for device in ("CUDA", "XLA", "PrivateUse1"):
-            self.library.impl(version, undisturbed(self._on_device), device)
+            self.library.impl(version, undisturbed(self.on_device), device)
         torch.library.register_fake(self.name, self._fake, lib=self.library)
         torch.library.register_vmap(self.name, self._batch, lib=self.library)
 
@@ -329,13 +330,38 @@ class Registered:
             )
         return tensors
 
-    def _on_device(self, *args: Any, **kwargs: Any) -> Any:
+    def on_device(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the kernel of the official package, for tensors on a Neuron device."""
         values = self.schema.values(args, kwargs)
         device = self.check_devices(values)[0].device
-        raise ToolchainError(
-            f"{self.name}: its arguments are on {device}, and operators run on the simulator only",
-            help="pass CPU tensors: tensor.cpu()",
+        if device.type == "cuda":
+            raise ToolchainError(
+                f"{self.name}: its arguments are on {device}, and operators run on the simulator and Neuron devices",
+                help="pass CPU tensors: tensor.cpu()",
+            )
+
+        def constant(number: int) -> Any:
+            return torch.zeros((0, number), dtype=torch.bool, device=device)
+
+        results = run_official(self.operator, values, device, constant)
+        if self.operator.shapes is None:
+            self._check_official(values, results)
+        return self._form(results)
+
+    def _check_official(self, values: Sequence[Any], results: Sequence[Any]) -> None:
+        """Refuse results whose shapes or dtypes are not those that fake tensors are given."""
+        named = zip(self.operator.names, values, strict=True)
+        program = self.operator.program(
+            [_mapped(v, partial(self._spec, name)) for name, v in named]
         )
+        stated = [(tuple(r.shape), _dtype_of(r.dtype)) for r in results]
+        wanted = [(tuple(s.shape), s.dtype) for s in program.specs]
+        if stated != wanted:
+            raise KernelArgument(
+                f"{self.name}: the official kernel returns {_described(stated)}, and the program of nki_lab"
+                f" {_described(wanted)}",
+                help="compare both with nki_lab.compare, and say the shapes: shapes=",
+            )
 
     # -- shapes ------------------------------------------------------------------------------------------------
 
@@ -402,6 +428,10 @@ class Registered:
             results = [torch.stack(each) for each in zip(*runs, strict=True)]
         out_dims = self._form([0] * len(results))
         return self._form(results), out_dims
+
+
+def _described(tensors: Sequence[tuple[Any, Any]]) -> str:
+    return ", ".join(f"{list(shape)} {dtype}" for shape, dtype in tensors) or "nothing"
 
 
 class KernelFailed(NotImplementedError):
