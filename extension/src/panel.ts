@@ -117,10 +117,8 @@ function chip(session: Session, status: IStatus): HTMLElement[] {
     element('dt', {}, name),
     element('dd', {}, ...value)
   ];
-  const backend = 'simulator; the device (hw) is not available';
-  return [
-    element('dl', { class: 'nki-side-facts' }, ...row('Target', select), ...row('Backend', backend))
-  ];
+  const backend = row('Backend', status.backend);
+  return [element('dl', { class: 'nki-side-facts' }, ...row('Target', select), ...backend)];
 }
 
 /** What more is known about the chosen run, and the views that show it. */

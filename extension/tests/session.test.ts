@@ -15,7 +15,7 @@ const STATUS: IStatus = {
   version: '1',
   target: 'trn2',
   targets: ['trn1', 'trn2'],
-  backend: 'sim',
+  backend: 'simulator',
   runs: []
 };
 

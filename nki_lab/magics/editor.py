@@ -194,7 +194,7 @@ class Editor:
                 "version": __version__,
                 "target": self._target,
                 "targets": list(dict.fromkeys(get_target(name).name for name in target_names())),
-                "backend": "sim",
+                "backend": Choices.current().backend,
                 "runs": self._runs.rows(self._shell.user_ns),
             }
         )

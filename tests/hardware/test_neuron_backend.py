@@ -350,3 +350,26 @@ def test_two_physical_cores_and_narrow_dtypes(machine):
             assert result.run.folder.described["environment"]["NEURON_LOGICAL_NC_CONFIG"] == "2"
     finally:
         machine.change(value_error=ERROR)
+
+
+@pytest.mark.thorough
+def test_prebuilt_kernels_are_timed_on_the_device(machine, command: Command):  # noqa: F811
+    words = (
+        "bench",
+        "softmax",
+        "--small",
+        "--dtype",
+        "float32",
+        "--backend",
+        "neuron",
+        "--iters",
+        "20",
+    )
+    outcome = command(*words)
+    assert outcome.exit_code == 0, outcome.output
+    assert "times are measured on trn2, core 0" in outcome.stdout
+    modelled = command(*words[:5], "--target", "trn2")
+    rows = [
+        float(o.stdout.splitlines()[1].split()[4].replace(",", "")) for o in (outcome, modelled)
+    ]
+    assert 1.02 < rows[0] / rows[1] < 1.6  # Vector takes 1.5 times as long there

@@ -60,7 +60,7 @@ def test_a_comm_is_opened_by_the_first_cell_with_an_id_and_only_one(kernel: Edit
     kernel.run("1")
     assert len(kernel.opened) == 1
     (first,) = (m for m in kernel.messages[:1])
-    assert (first["kind"], first["backend"], first["target"]) == ("status", "sim", "trn3")
+    assert (first["kind"], first["backend"], first["target"]) == ("status", "simulator", "trn3")
     assert first["targets"] == ["trn1", "trn2", "trn3"]
 
 
