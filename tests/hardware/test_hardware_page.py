@@ -53,7 +53,6 @@ def test_what_the_page_installs_is_what_the_official_pages_name() -> None:
     for name in (
         "/opt/aws/neuron/bin",
         "aws_neuronx_venv_pytorch_2_9",
-        "pip.repos.neuron.amazonaws.com",
         "nrtpy",
     ):
         assert name in text
