@@ -276,7 +276,9 @@ class _Tracer(TorchDispatchMode):
         if node is None:
             self._paths[torch.autograd._get_sequence_nr() - 1] = path
         else:
-            path, part = self._paths.get(node._sequence_nr(), ""), BACKWARD
+            # A module that runs again in the backward (checkpointing) says itself where it is.
+            path = self.path if self._stack else self._paths.get(node._sequence_nr(), "")
+            part = BACKWARD
         if not runs and (_UNSET.fullmatch(short) or _is_view(func, taken, given)):
             return out
         outputs = [_tensor(tensor) for tensor in given]

@@ -213,6 +213,16 @@ def test_a_model_without_kernels_and_kernels_that_are_no_operators():
     assert direct.rows[1].sources == (0,)
 
 
+def test_what_checkpointing_computes_again_is_a_row_of_the_backward(model):
+    block = model.layers[0]
+    again = lambda x: torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)  # noqa: E731
+    trace = nki_lab.torch.trace_model(again, torch.ones(8, 16), target="trn2", backward=True)
+    assert [(r.name.removeprefix("traced::"), r.path, r.part) for r in trace.kernels] == [
+        ("rmsnorm", "Block.norm", "forward"), ("add", "Block", "forward"),
+        ("rmsnorm", "Block.norm", "backward"), ("rmsnorm_backward", "Block.norm", "backward"),
+    ]  # fmt: skip
+
+
 def test_an_exported_program_says_its_modules_and_its_dynamic_sizes(model):
     exported = torch.export.export(model, (IDS,))
     rows = nki_lab.torch.trace_model(exported, IDS, target="trn2").rows
