@@ -11,6 +11,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from benchmarks.operator_speed import ALONE, jax_calls, python_calls
+from nki_lab import kernels
 from nki_lab.api import nki
 from nki_lab.errors import AddressOutOfRange, KernelArgument, NotModelled, RuleBroken
 from tests.frameworks.kernels import (
@@ -175,3 +176,24 @@ def test_mistakes():
     with pytest.raises(KernelArgument, match="writes its argument `total`"):
         nki_lab.jax.custom_op("lab::accumulate", accumulate)(X, X)
     assert pickle.loads(pickle.dumps(normed)).name == "lab::rmsnorm"
+
+
+@pytest.mark.thorough
+def test_a_kernel_of_the_library_brings_its_backward():
+    attention = nki_lab.jax.custom_op("lab::attention", kernels.get("flash_fwd"))
+    q, k, v = (
+        jnp.asarray(RNG.standard_normal((1, heads, *shape)), jnp.float32)
+        for heads, shape in ((2, (8, 128)), (1, (8, 128)), (1, (128, 8)))
+    )
+
+    def ours(q: Any, k: Any, v: Any) -> Any:
+        return attention(q, k, v, None, use_causal_mask=False, mixed_precision=False)[0]
+
+    def formula(q: Any, k: Any, v: Any) -> Any:
+        return jax.nn.softmax(jnp.einsum("bhdq,bgdk->bhqk", q, k) / 8**0.5) @ v
+
+    found, wanted = (
+        jax.grad(lambda *a, f=f: (f(*a) ** 3).sum(), (0, 1, 2))(q, k, v) for f in (ours, formula)
+    )
+    for pair in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(*pair, rtol=1e-3, atol=1e-5)
