@@ -99,6 +99,7 @@ class Neuron(Backend):
             _toolchain(options),
             compiled.target.chip,
             runs_folder(options),
+            _cache() / "device_locks",
             core=options.core,
             seconds=options.timeout or LIMIT_S,
             say=_say,
@@ -173,11 +174,15 @@ def difference_text(measured: np.ndarray, expected: np.ndarray) -> str:
 
 def runs_folder(options: Choices) -> Path:
     """Return the folder of all runs on a device."""
+    if options.device_runs == "user":
+        return _cache() / "device_runs"
+    return Path(options.device_runs).expanduser().absolute()  # a child works in another folder
+
+
+def _cache() -> Path:
     import platformdirs  # late: only runs on a device need it
 
-    if options.device_runs == "user":
-        return Path(platformdirs.user_cache_dir("nki_lab", appauthor=False)) / "device_runs"
-    return Path(options.device_runs).expanduser().absolute()  # a child works in another folder
+    return Path(platformdirs.user_cache_dir("nki_lab", appauthor=False))
 
 
 def _say(line: str) -> None:

@@ -106,6 +106,7 @@ class Machine:
         variables = {
             "PATH": f"{self.bin}{os.pathsep}/usr/bin{os.pathsep}/bin",
             "NKI_LAB_NEURON_PYTHON": str(self.python),
+            "XDG_CACHE_HOME": str(self.root / "cache"),
         }
         if self.runner_python:
             variables["NKI_LAB_RUNNER_PYTHON"] = str(self.runner_python)

@@ -1,5 +1,6 @@
 """A kernel runs on a device by `backend="neuron"`, on stand-ins of the official tools and packages."""
 
+import json
 import os
 import pickle
 import shutil
@@ -23,6 +24,7 @@ from nki_lab.errors import (
     ProcessDied,
     ToolchainError,
 )
+from nki_lab.hardware.runner import bench_percentiles
 from nki_lab.source import keep_lines
 from tests.cli.conftest import Command, command, write  # noqa: F401
 from tests.hardware.standins import Machine
@@ -246,6 +248,24 @@ def test_a_device_that_is_not_there_is_told_at_once(tmp_path, monkeypatch, comma
     np.testing.assert_allclose(
         nki_lab.run(scaled_sum, X, Y.copy(), backend="simulator").value, EXPECTED, 1e-5
     )
+
+
+def test_reports_of_neuron_bench_are_read(tmp_path):
+    report = {"runs": [{"name": "k", "latency": {"p0": 4, "p50": 5, "p99": 9.5, "page": 1}}]}
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert bench_percentiles(tmp_path, "p50: 7") == {0: 4.0, 50: 5.0, 99: 9.5}
+    (tmp_path / "report.json").write_text("{")
+    assert bench_percentiles(tmp_path, "p0: 4  p50: 7  p99: 8.5\n") == {0: 4.0, 50: 7.0, 99: 8.5}
+    with pytest.raises(ToolchainError, match="told no percentiles"):
+        bench_percentiles(tmp_path / "none", "NEFF loaded")
+
+
+def test_folders_of_runs_and_locks(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    assert neuron.runs_folder(nki_lab.choices.Choices(device_runs="runs")) == tmp_path / "runs"
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    kept = neuron.runs_folder(nki_lab.choices.Choices())
+    assert kept == tmp_path / "cache" / "nki_lab" / "device_runs"
 
 
 def test_differences_say_what_and_where():
