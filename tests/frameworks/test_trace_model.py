@@ -12,7 +12,7 @@ import pytest
 import nki_lab
 import nki_lab.language as nl
 from nki_lab.dtypes import float8_e4m3fn_x4
-from nki_lab.errors import KernelArgument, NotModelled, UnknownOption
+from nki_lab.errors import KernelArgument, NkiError, NotModelled, UnknownOption
 from nki_lab.frameworks.custom_call import hlo_shape
 from nki_lab.runtime import jit
 from nki_lab.targets import get_target
@@ -223,6 +223,7 @@ def test_what_checkpointing_computes_again_is_a_row_of_the_backward(model):
     ]  # fmt: skip
 
 
+@pytest.mark.thorough
 def test_an_exported_program_says_its_modules_and_its_dynamic_sizes(model):
     exported = torch.export.export(model, (IDS,))
     rows = nki_lab.torch.trace_model(exported, IDS, target="trn2").rows
@@ -278,6 +279,17 @@ def test_kernels_of_a_model_run_on_as_many_cores():
     assert finding.kind == "LNC"
     assert "%1 traced::two runs on 2 cores, and %0 traced::add on 1 core" in finding.message
     assert '"grid": [\n    2\n  ]' in trace.rows[1].custom_call
+
+
+def test_a_result_outside_shared_memory_is_refused_at_its_line():
+    @jit
+    def private(x):
+        return nl.load(x)
+
+    op = nki_lab.torch.custom_op("traced::private", private, results=1)
+    with pytest.raises(NkiError, match="shared_hbm") as refused:
+        nki_lab.torch.trace_model(op, torch.ones(4, 3), target="trn2")
+    assert refused.value.stack and refused.value.help
 
 
 def test_a_custom_call_is_written_as_in_the_official_example():

@@ -78,7 +78,7 @@ def test_an_operator_is_traced_with_its_backward():
     assert list(trace.inputs) == ["x", "gamma"] and set(trace.gradients) == {"x", "gamma"}
 
 
-def test_vmap_and_control_flow_run_as_they_do_in_jax():
+def test_vmap_runs_a_kernel_once_for_each_element():
     batch = jax.numpy.stack([X, 2 * X + 1])
     trace = nki_lab.jax.trace_model(jax.vmap(lambda x: norm(x, GAMMA)[0]), batch, target="trn2")
     assert [(r.name, r.calls) for r in trace.kernels] == [("traced::rmsnorm", 2)]
@@ -86,6 +86,9 @@ def test_vmap_and_control_flow_run_as_they_do_in_jax():
     wanted = rows / np.sqrt((rows**2).mean(-1, keepdims=True) + 1e-6) * np.linspace(-0.5, 1.5, 6)
     np.testing.assert_allclose(trace.value, wanted, rtol=1e-4, atol=1e-5)
 
+
+@pytest.mark.thorough
+def test_control_flow_that_depends_on_values_runs_and_is_a_finding():
     def halved(x):
         x = jax.lax.while_loop(lambda x: x.max() > 1, lambda x: x / 2, x)
         return jax.lax.cond(x.sum() > 0, lambda x: x, lambda x: -x * 3, x)
