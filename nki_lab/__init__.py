@@ -17,6 +17,7 @@ _PUBLIC: dict[str, str] = {
     "calibrate": "nki_lab.runtime.calibrate",
     "check_op": "nki_lab.frameworks",
     "compare": "nki_lab.runtime",
+    "compat": "nki_lab.compat",
     "display": "nki_lab.views.display",
     "get_target": "nki_lab.targets",
     "install": "nki_lab.api.install",

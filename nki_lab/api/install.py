@@ -19,7 +19,7 @@ from nki_lab.dialects import DIALECTS, Dialect
 from nki_lab.errors import close_matches
 
 
-class _AliasLoader(Loader):
+class AliasLoader(Loader):
     """Gives the module of nki_lab itself, so that both names mean one object."""
 
     def __init__(self, target: str) -> None:
@@ -27,11 +27,13 @@ class _AliasLoader(Loader):
         self.own_spec: ModuleSpec | None = None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
+        """Return the module of nki_lab."""
         module = import_module(self.target)
         self.own_spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
+        """Leave the module as it is."""
         module.__spec__ = self.own_spec  # the import system has put the alias's there
 
 
@@ -47,7 +49,7 @@ class _AliasFinder(MetaPathFinder):
             near = close_matches(name, dialect.modules)
             raise ModuleNotFoundError(f"nki_lab has no module {name!r}; {near}".rstrip("; "), name=name)  # fmt: skip
         package = any(other.startswith(f"{name}.") for other in modules)
-        return ModuleSpec(name, _AliasLoader(modules[name]), is_package=package)
+        return ModuleSpec(name, AliasLoader(modules[name]), is_package=package)
 
     def in_sight(self) -> aliases:
         """Return a block in which `import nki` finds nki_lab, for kernels that come from another process."""
