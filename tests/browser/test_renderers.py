@@ -12,6 +12,7 @@ from playwright.sync_api import FrameLocator, Locator, Page
 from nki_lab.profiler.formats.chrome import save_chrome_trace
 from nki_lab.profiler.formats.files import save
 from tests.browser.lab import Lab, picture
+from tests.hardware.neffs import write_neff
 from tests.thorough import first
 from tests.views.runs import added
 
@@ -27,6 +28,7 @@ def write_runs(folder: Path) -> None:
         save(profile, folder / name)
     save_chrome_trace(profile, folder / "trace.nki.json")
     added().compiled.save(folder / "add.nkic")
+    write_neff(folder / "k.neff")
     (folder / "cut.profile.json").write_bytes((folder / "plain.json").read_bytes()[:2000])
     (folder / "numbers.json").write_text("[1, 2, 3]")
 
@@ -107,6 +109,17 @@ def test_a_file_opens_in_views(name: str, expected: list[str], lab: Lab, page: P
             panel.and_(frame.locator("[data-ready=true]")).wait_for()
             assert panel.locator(".error").count() == 0
             picture(page, f"renderer-{name}-{tab}-{'dark' if dark else 'light'}")
+
+
+@pytest.mark.thorough
+def test_a_program_of_the_official_compiler_opens_in_views(lab: Lab, page: Page) -> None:
+    start(lab, page, "neff")
+    item(page, "k.neff").dblclick()
+    frame = views(page)
+    assert tabs(frame) == ["Memory", "IR"]
+    assert frame.locator(".nki-badge").inner_text() == "compiled, not run"
+    frame.locator("[data-ready=true]").first.wait_for()
+    picture(page, "renderer-neff")
 
 
 @pytest.mark.parametrize("member", first(["Instruction.parquet", "Summary.parquet"]))
