@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -249,4 +250,12 @@ def _toolchain(options: Choices) -> Toolchain:
             f"there is no core {options.core}: the devices have {', '.join(map(str, toolchain.cores))}",
             help="choose one of them with --core",
         )
+    visible = os.environ.get("NEURON_RT_VISIBLE_CORES", "")
+    if re.fullmatch(r"\d+(-\d+)?(,\d+(-\d+)?)*", visible):
+        spans = [part.partition("-") for part in visible.split(",")]
+        if not any(int(first) <= options.core <= int(last or first) for first, _, last in spans):
+            raise NoDevice(
+                f"core {options.core} is not one of NEURON_RT_VISIBLE_CORES={visible}",
+                help="choose one of these with --core",
+            )
     return toolchain
