@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import linecache
 import re
-from collections.abc import Collection, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nki_lab.autodiff.reverse import Plan, Program
+from nki_lab.choices import Choices, inside
 from nki_lab.compiler.passes.settle_accumulate import settle_accumulate
 from nki_lab.errors import KernelArgument, NoGradient
 from nki_lab.ir.building.builder import current
 from nki_lab.ir.program.nodes import Kernel
 from nki_lab.ir.tensor.view import NkiTensor
+from nki_lab.runtime.arrays import is_foreign_array, to_numpy
 from nki_lab.runtime.jit import KernelFunction, as_kernel, jit
 from nki_lab.versions import NEWEST
 
@@ -31,6 +35,46 @@ class BackwardKernel(KernelFunction):
     inputs: tuple[str, ...] = ()
     gradients_of: tuple[str, ...] = ()
     results: tuple[int, ...] = ()
+    _made_from: tuple[Any, ...] = ()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Go to another process as what it is made from, without the arrays, of which only shapes and dtypes count."""
+        return _made_again, self._made_from
+
+
+def _made_again(
+    kernel: KernelFunction, args: Any, kwargs: Any, wrt: Any, choices: dict[str, Any]
+) -> BackwardKernel:
+    with inside(**choices):
+        args, kwargs = _mapped(args, _array_of), _mapped(kwargs, _array_of)
+        return backward(kernel, *args, wrt=wrt, **kwargs)
+
+
+def _mapped(value: Any, function: Callable[[Any], Any]) -> Any:
+    """Return a value with a function applied to what is in its tuples, lists and dicts."""
+    if type(value) in (tuple, list):
+        return type(value)(_mapped(part, function) for part in value)
+    if type(value) is dict:
+        return {key: _mapped(part, function) for key, part in value.items()}
+    return function(value)
+
+
+def _spec_of(value: Any) -> Any:
+    if not is_foreign_array(value):
+        return value
+    array = to_numpy("argument", value)
+    return _Spec(array.shape, array.dtype)
+
+
+def _array_of(value: Any) -> Any:
+    return np.zeros(value.shape, value.dtype) if isinstance(value, _Spec) else value
+
+
+class _Spec(NamedTuple):
+    """An array of which only shape and dtype count."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
 
 
 def backward(
@@ -91,6 +135,9 @@ def backward(
     result.inputs = tuple(s.name for s in traced.inputs)
     result.gradients_of = tuple(s.name for s in program.wanted)
     result.results = program.results
+    given = _mapped(args, _spec_of), _mapped(kwargs, _spec_of)
+    asked = None if wrt is None else result.gradients_of
+    result._made_from = (forward, *given, asked, vars(Choices.current()))
     return result
 
 

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cache, partial
 from typing import Any
 
@@ -18,9 +17,7 @@ from nki_lab.runtime import KernelFunction, as_kernel
 __all__ = ["nki_call"]
 
 
-def nki_call(
-    func: Callable[..., Any], *args: Any, grid: Any = None, out_shape: Any, **kwargs: Any
-) -> Any:
+def nki_call(func: Any, *args: Any, grid: Any = None, out_shape: Any, **kwargs: Any) -> Any:
     """Call a kernel with arrays and then its results, which it writes, and return these.
 
     It works under jax.jit and jax.vmap; for a gradient give it one with `jax.custom_vjp`.

@@ -17,6 +17,7 @@ from nki_lab.api import isa as nisa
 from nki_lab.api import nki
 from nki_lab.api.beta1 import language as nl1
 from nki_lab.api.beta1 import nki as beta1
+from nki_lab.autodiff import backward
 from nki_lab.errors import KernelArgument, NotModelled, RuleBroken
 from tests.frameworks.kernels import (
     Halves,
@@ -117,8 +118,14 @@ def test_a_call_costs_little_above_the_compiled_kernel():
     assert counts["torch, recorded for the backward"] < 1.15 * counts[ALONE]
 
 
-def test_operators_go_to_other_processes():
+def test_operators_and_backward_kernels_go_to_other_processes():
     assert pickle.loads(pickle.dumps(normed)) is normed
+    x, gamma, rstd = (np.full(s, 0.5, np.float32) for s in ((5, 6), (6,), (5, 1)))
+    x[1] = -2.0
+    made = backward(rmsnorm, x, gamma, wrt=["gamma"])
+    again = pickle.loads(pickle.dumps(made))
+    assert again.gradients_of == ("gamma",) and len(pickle.dumps(made)) < 10_000
+    np.testing.assert_array_equal(again(x, gamma, x, rstd), made(x, gamma, x, rstd))
     assert repr(normed) == "<operator lab::rmsnorm of the NKI kernel rmsnorm>"
 
 
