@@ -217,7 +217,7 @@ def test_notifications_that_overflow_are_left_out(both, machine):
     )
 
 
-def test_a_chip_that_is_not_there_and_a_core_that_is_not_there(machine):
+def test_a_chip_that_is_not_there_and_a_core_that_is_not_there(machine, monkeypatch):
     with pytest.raises(ToolchainError, match="to be compiled for trn1, and the device is trn2"):
         nki_lab.run(scaled_sum, X, Y, backend="neuron", target="trn1")
     with pytest.raises(NoDevice, match="there is no core 9: the devices have 0, 1, 2, 3"):
@@ -226,6 +226,10 @@ def test_a_chip_that_is_not_there_and_a_core_that_is_not_there(machine):
         ToolchainError, match="running 2 ranks is not supported by the backend `neuron`"
     ):
         nki_lab.launch(scaled_sum, 2, (X, Y), backend="neuron")
+    monkeypatch.setenv("NEURON_RT_VISIBLE_CORES", "1,2-3")
+    with pytest.raises(NoDevice, match="core 0 is not one of NEURON_RT_VISIBLE_CORES=1,2-3"):
+        nki_lab.run(scaled_sum, X, Y, backend="neuron")
+    assert neuron._toolchain(nki_lab.choices.Choices.current().replace(core=3)).chip == "trn2"
 
 
 def test_a_device_that_is_not_there_is_told_at_once(tmp_path, monkeypatch, command: Command, write):  # noqa: F811
