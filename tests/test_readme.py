@@ -21,7 +21,8 @@ from nki_lab.choices import from_environment
 from nki_lab.cli import lab, validate
 from nki_lab.cli.main import app
 from nki_lab.errors import NkiError
-from nki_lab.runtime import jit, run, step
+from nki_lab.exercises.artefacts import made_profile, write_export
+from nki_lab.runtime import jit, load, run, step
 from nki_lab.session.questions import all_options
 from nki_lab.targets import ALL_TARGETS
 from tests.hardware.neffs import write_neff
@@ -128,6 +129,9 @@ def test_the_commands_work(folder: Path, monkeypatch: pytest.MonkeyPatch, line: 
         written = earlier.partition(" -o ")[2].split(" ")[0]
         if written and written in words:
             CliRunner().invoke(app, shlex.split(earlier)[1:])
+    if "export.json" in words:  # as a device would have left it
+        arrays = np.ones((2, 300, 512), dtype=np.float32)
+        write_export(made_profile(load("add2.nkic").launch(*arrays)), "export.json")
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == (words[0] == "diff"), outcome.output
     opens = words[0] in ("lab", "validate", "workshop") and "--check" not in words[1:]

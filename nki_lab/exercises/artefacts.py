@@ -92,7 +92,7 @@ def write_neff(result: Result, path: str | Path) -> Path:
     arguments = [(s.name, "input", s.shape, str(s.dtype), s.nbytes) for s in kernel.inputs]
     for t in kernel.outputs:
         arguments.append((t.storage.name, "output", t.shape, str(t.dtype), t.storage.nbytes))
-    moved = []
+    moved: list[dict[str, Any]] = []
     for i in kernel.instructions:
         if i.form.engine.name == "dma":
             dst, src = transfer_ends(i)
