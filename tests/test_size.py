@@ -29,7 +29,7 @@ BUILT = ROOT / "nki_lab" / "labextension"
 #: The most lines of a room, and of all tests; "" are the modules beside the rooms. A change that needs more raises its
 #: row, and its message says what the lines are for; a change that needs fewer lowers it.
 BUDGETS = {
-    "": 1_300,
+    "": 1_350,
     "api": 1_200,
     "autodiff": 1_600,
     "backends": 720,
