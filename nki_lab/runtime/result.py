@@ -14,11 +14,12 @@ from nki_lab.choices import Choices
 from nki_lab.compiler.program import CompiledKernel
 from nki_lab.compiler.retrace import Retrace
 from nki_lab.compiler.trace import OutputRef
-from nki_lab.errors import ToolchainError, UnknownOption, close_matches
+from nki_lab.errors import ToolchainError, UnknownOption, UsageError, close_matches
 from nki_lab.ir.program.execution import Execution
 from nki_lab.ir.program.nodes import Finding, Kernel, told_once
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.profiler.analyses.advice import Advices
+from nki_lab.profiler.analyses.compare import ProfileComparison
 from nki_lab.profiler.analyses.critical_path import CriticalPath
 from nki_lab.profiler.analyses.loops import LoopIterations
 from nki_lab.profiler.analyses.roofline import Roofline
@@ -105,6 +106,22 @@ class Result:
         if other is None:
             return None
         return replace(self, run=other, value=structured(self.kernel.result, [*other.outputs]))
+
+    def compare(self, other: Result | Profile | None = None) -> ProfileComparison:
+        """Compare the times with those of another run, by engine, line and opcode (`nki_lab.compare`).
+
+        Args:
+            other: a run or profile, which is the first of both; by default that of the same call on the simulator.
+        """
+        from nki_lab.runtime.compare import compare  # late: it compares results
+
+        first = self.modelled if other is None else other
+        if first is None:
+            raise UsageError(
+                f"{self.name} ran on one backend, and no other run is named",
+                help="name one: result.compare(other), or run the kernel with backend='both'",
+            )
+        return compare(first, self)
 
     @property
     def findings(self) -> tuple[Finding, ...]:

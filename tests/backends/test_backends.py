@@ -10,7 +10,7 @@ from nki_lab import language as nl
 from nki_lab.api import nki
 from nki_lab.backends import BACKENDS, Backend, Run, backend_named
 from nki_lab.choices import BACKEND
-from nki_lab.errors import ToolchainError, UnknownOption
+from nki_lab.errors import ToolchainError, UnknownOption, UsageError
 from nki_lab.ir.program.nodes import Finding
 from nki_lab.profiler.profile import Profile
 from tests.cli.conftest import Command, command, write  # noqa: F401
@@ -218,3 +218,11 @@ def test_times_that_a_backend_measures_are_its_benchmark(device, monkeypatch):
     monkeypatch.setattr(type(device), "run", lambda self, *_: Timed(self.name, [-2 * X]))
     assert nki_lab.benchmark(doubled, X, backend="device") == "7 us"
     assert nki_lab.run(doubled, X, backend="device").benchmark() == "7 us"
+
+
+def test_a_result_is_compared_with_another(device):
+    first, second = nki_lab.run(doubled, X), nki_lab.run(doubled, X, backend="device")
+    assert second.compare(first) == nki_lab.compare(first, second)
+    assert second.compare(first.profile).first_ns == first.profile.total_ns
+    with pytest.raises(UsageError, match=r"(?s)ran on one backend.*backend='both'"):
+        second.compare()

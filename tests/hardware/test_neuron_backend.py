@@ -116,7 +116,7 @@ def test_times_are_measured_and_lie_beside_the_model(both):
     assert not profile.is_simulation and profile.origin.startswith(
         "measured on trn2.3xlarge, core 2"
     )
-    compared = nki_lab.compare(result.modelled, result)
+    compared = result.compare()
     engines = {row.name: (row.first_ns, row.second_ns) for row in compared.engines}
     modelled, measured = engines["vector"]
     assert measured == pytest.approx(1.5 * modelled, rel=0.02)
