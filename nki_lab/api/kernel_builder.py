@@ -11,6 +11,6 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     raise NotModelled(
-        f"nki.compiler.kernel_builder.{name} compiles for a device, and nothing here talks to hardware",
+        f"nki.compiler.kernel_builder.{name} builds a program for the official compiler alone, which nki_lab does not run",
         help="decorate the function with @nki.jit and call it with arrays, or use nki.simulate(kernel)",
     )

@@ -93,7 +93,7 @@ def double(x):
 #
 # | not yet | what happens |
 # |---|---|
-# | running on a device | an error; nothing here talks to hardware, and all times are modelled |
+# | running on a device | `--backend neuron` was built against stand-ins of the official tools and has not been confirmed on hardware yet; where there is no device, it is an error that lists what was looked for |
 # | collectives between nodes | an error; `nki_lab.launch` runs the ranks of one node |
 # | transfer times between ranks | the report says that it is not counted |
 # | stepping through two cores, or ranks, that exchange data | the stepper says so and suggests what to do instead |
