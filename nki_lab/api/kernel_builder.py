@@ -11,6 +11,6 @@ def __getattr__(name: str) -> Any:
     if name.startswith("__"):
         raise AttributeError(name)
     raise NotModelled(
-        f"nki.compiler.kernel_builder.{name} builds a program for the official compiler alone, which nki_lab does not run",
+        f"nki.compiler.kernel_builder.{name} is for the official compiler, which nki_lab does not call",
         help="decorate the function with @nki.jit and call it with arrays, or use nki.simulate(kernel)",
     )

@@ -67,8 +67,8 @@ try:
 except Exception as error:
     print(type(error).__name__, error.message, "|", error.help.partition(" and ")[0])
 """) == [
-        "NotModelled nki.compiler.kernel_builder.compile_kernel compiles for a device, and nothing here talks to"
-        " hardware | decorate the function with @nki.jit"
+        "NotModelled nki.compiler.kernel_builder.compile_kernel is for the official compiler, which nki_lab does"
+        " not call | decorate the function with @nki.jit"
     ]
 
 
