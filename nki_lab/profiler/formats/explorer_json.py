@@ -25,6 +25,7 @@ from nki_lab.profiler.formats.imported import (
     NUMBERED,
     Chip,
     Rows,
+    checked,
     chip_of,
     engine_of,
     numbered,
@@ -34,7 +35,7 @@ from nki_lab.profiler.formats.imported import (
     with_metadata,
 )
 from nki_lab.profiler.formats.json_stream import members
-from nki_lab.profiler.formats.reading import beginning_of, check_texts, reading
+from nki_lab.profiler.formats.reading import beginning_of, reading
 from nki_lab.profiler.metrics import NS_PER_S
 from nki_lab.profiler.schema import TABLES, TRANSFERS
 from nki_lab.profiler.span import BEGINS, ENDS, MOST_EVENTS
@@ -91,11 +92,7 @@ def load_explorer_json(path: Path, target: Chip = None) -> ProfileData:
         for name, value in members(path):
             document.take(name, value)
     with reading(f"{path.name} is not a readable profile", _HELP):
-        profile = document.profile(target)
-        for table in profile.supplied:  # what does not fit the schema is to be told here
-            profile.table(table)
-        check_texts(profile, profile.supplied)
-    return profile
+        return checked(document.profile(target))
 
 
 class _Document:

@@ -26,6 +26,7 @@ from nki_lab.profiler.formats.explorer_json import COLUMNS, instance_in, name_en
 from nki_lab.profiler.formats.imported import (
     Chip,
     Rows,
+    checked,
     chip_of,
     engine_of,
     numbered,
@@ -34,7 +35,7 @@ from nki_lab.profiler.formats.imported import (
     with_metadata,
 )
 from nki_lab.profiler.formats.perfetto_events import Counted, Slice, TraceEvents, Track
-from nki_lab.profiler.formats.reading import beginning_of, check_texts, read_bytes, reading
+from nki_lab.profiler.formats.reading import beginning_of, read_bytes, reading
 from nki_lab.profiler.schema import FLOW_ENDS, TRANSFERS
 from nki_lab.profiler.span import BEGINS, ENDS, MOST_EVENTS
 
@@ -80,11 +81,7 @@ def load_foreign_trace(path: Path, target: Chip = None) -> ProfileData:
                 taken.slice(event)
             else:
                 taken.value(event)
-        profile = taken.profile(target, events)
-        for table in profile.supplied:  # what does not fit the schema is to be told here
-            profile.table(table)
-        check_texts(profile, profile.supplied)
-    return profile
+        return checked(taken.profile(target, events))
 
 
 class _Taken:

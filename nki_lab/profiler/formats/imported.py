@@ -17,6 +17,8 @@ import numpy as np
 
 from nki_lab.errors import BadFile
 from nki_lab.profiler.columns import Column, Strings
+from nki_lab.profiler.data import ProfileData
+from nki_lab.profiler.formats.reading import check_texts
 from nki_lab.profiler.schema import TABLES, TRANSFERS, Field
 from nki_lab.profiler.span import BEGINS, ENDS, EVENTS
 from nki_lab.profiler.tables import BadTable
@@ -295,6 +297,14 @@ def told_names(what: str, names: Mapping[str, int]) -> list[str]:
 def numbered(columns: dict[str, Column], rows: int) -> dict[str, Column]:
     """Return the columns of events with ids: those of the file, or numbers from 1 on where it has none."""
     return columns if "id" in columns or not rows else columns | {"id": np.arange(1, rows + 1)}
+
+
+def checked(profile: ProfileData) -> ProfileData:
+    """Return a profile whose tables all fit the schema. Raises what `reading` turns into BadFile."""
+    for table in profile.supplied:
+        profile.table(table)
+    check_texts(profile, profile.supplied)
+    return profile
 
 
 #: Tables whose rows have ids.
