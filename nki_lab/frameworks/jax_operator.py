@@ -153,9 +153,33 @@ class _Calls:
         """Run on arrays that have values."""
         if _platform() == "neuron":
             return self._official(values)
+        device = self._device(values)
         named = zip(self.operator.names, values, strict=True)
         given = [_mapped(v, partial(_numpy, name)) for name, v in named]
-        return tuple(map(jax.numpy.array, self.operator.run(given)))
+        results = map(jax.numpy.array, self.operator.run(given))
+        return tuple(results if device is None else jax.device_put([*results], device))
+
+    def _device(self, values: Sequence[Any]) -> Any:
+        """Return the device that the arrays were put on, None if nobody said which; refuse different ones."""
+        named = zip(self.operator.names, values, strict=True)
+        placed = [
+            (name, a.sharding.device_set)
+            for name, value in named
+            for a in _arrays(value)
+            if getattr(a, "committed", False)
+        ]
+        if not placed:
+            return None
+        if any(devices != placed[0][1] for _, devices in placed):
+            each = [
+                f"`{name}` on {', '.join(sorted(map(str, devices)))}" for name, devices in placed
+            ]
+            raise KernelArgument(
+                f"{self.operator.name}: its arguments are on different devices: {', '.join(each)}",
+                help="put them on the same devices: jax.device_put(array, device)",
+            )
+        (_, devices), *_ = placed
+        return next(iter(devices)) if len(devices) == 1 else None
 
     def _official(self, values: Sequence[Any]) -> tuple[Any, ...]:
         """Call the kernel of the official package, for arrays or tracers of JAX on a Neuron device."""

@@ -50,6 +50,12 @@ def rows_of(case: Case) -> list[Row]:
             elements,
         ),
         Row("shard_map", lambda f: _sharded(f, args)(*args), lambda f: f(*args)),
+        Row(
+            "pmap",
+            lambda f: jax.pmap(f)(*_for_devices(batch)),
+            lambda f: _elements(f, batch, _devices(count)),
+        ),
+        Row("jit, sharded arrays", lambda f: jax.jit(f)(*_put(args)), lambda f: f(*args)),
     ]
     if not wrt:
         return rows
@@ -71,6 +77,11 @@ def rows_of(case: Case) -> list[Row]:
             "grad(scan)",
             lambda f: grad(lambda *b: jax.lax.scan(lambda c, xs: (c, f(*xs)), None, b)[1])(*batch),
             lambda f: grad(lambda *b: _elements(f, b, count))(*batch),
+        ),
+        Row(
+            "jit(grad), sharded arrays",
+            lambda f: jax.jit(grad(f))(*_put(args)),
+            lambda f: grad(f)(*args),
         ),
         Row(
             "grad(shard_map)",
@@ -158,11 +169,31 @@ def _jacobian(function: Any, args: Sequence[Any], wrt: Sequence[int]) -> Any:
     return jacobians
 
 
-def _sharded(function: Any, args: Sequence[Any]) -> Any:
-    mesh = jax.sharding.Mesh(np.array(jax.devices()[:1]), ("i",))
+def _devices(rows: int) -> int:
+    """Return how many devices can share rows alike."""
+    return max(n for n in range(1, len(jax.devices()) + 1) if rows % n == 0)
+
+
+def _for_devices(batch: Sequence[Any]) -> list[Any]:
+    return [b[: _devices(len(b))] for b in batch]
+
+
+def _specs(args: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """Return a mesh of devices that share the rows of the first array, and the place of each array on it."""
+    mesh = jax.sharding.Mesh(np.array(jax.devices()[: _devices(len(args[0]))]), ("i",))
     rows, all_of_it = jax.sharding.PartitionSpec("i"), jax.sharding.PartitionSpec()
-    specs = (rows, *[all_of_it] * (len(args) - 1))
-    return jax.shard_map(function, mesh=mesh, in_specs=specs, out_specs=rows)
+    return mesh, [rows, *[all_of_it] * (len(args) - 1)]
+
+
+def _put(args: Sequence[Any]) -> list[Any]:
+    mesh, specs = _specs(args)
+    pairs = zip(args, specs, strict=True)
+    return [jax.device_put(a, jax.sharding.NamedSharding(mesh, spec)) for a, spec in pairs]
+
+
+def _sharded(function: Any, args: Sequence[Any]) -> Any:
+    mesh, specs = _specs(args)
+    return jax.shard_map(function, mesh=mesh, in_specs=tuple(specs), out_specs=specs[0])
 
 
 def _in_threads(function: Any, args: Sequence[Any]) -> Any:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,7 @@ from tests.frameworks.kernels import (
     several_backward,
 )
 
+ROOT = Path(__file__).parents[2]
 jax = pytest.importorskip("jax")
 jnp = jax.numpy
 
@@ -197,3 +202,32 @@ def test_a_kernel_of_the_library_brings_its_backward():
     )
     for pair in zip(found, wanted, strict=True):
         np.testing.assert_allclose(*pair, rtol=1e-3, atol=1e-5)
+
+
+_ON_DEVICES = """
+import jax, nki_lab, pytest
+from nki_lab.errors import KernelArgument
+from tests.frameworks.kernels import rmsnorm, rmsnorm_backward
+jnp = jax.numpy
+X, GAMMA = jnp.sin(jnp.arange(48.0) * 1.7).reshape(8, 6), jnp.linspace(-0.5, 1.5, 6)
+op = nki_lab.jax.custom_op("lab::devices", rmsnorm, backward=rmsnorm_backward, no_grad=("rstd",))
+reference = lambda x, gamma, eps: x * jax.lax.rsqrt((x * x).mean(-1, keepdims=True) + eps) * gamma
+names = ["forward", "shard_map", "pmap", "jit, sharded arrays", "jit(grad), sharded arrays", "grad(shard_map)"]
+check = nki_lab.check_op(op, X, GAMMA, 1e-5, reference=reference, only=names)
+print(len(jax.devices()), [o.verdict for o in check.outcomes])
+one, two = jax.devices()[1:3]
+x, gamma = jax.device_put(X, one), jax.device_put(GAMMA, two)
+assert op(x, jax.device_put(GAMMA, one))[0].devices() == {one} and op(x, GAMMA)[0].devices() == {one}
+with pytest.raises(KernelArgument, match="different devices: `x` on cpu:1, `gamma` on cpu:2"):
+    op(x, gamma)
+"""
+
+
+@pytest.mark.thorough
+def test_several_devices():
+    flags = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    outcome = subprocess.run(
+        [sys.executable, "-c", _ON_DEVICES], env=flags, capture_output=True, text=True, cwd=ROOT
+    )
+    assert outcome.returncode == 0, outcome.stderr
+    assert outcome.stdout == f"4 {['matches'] * 5 + ['loud error']}\n"
