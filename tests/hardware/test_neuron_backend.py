@@ -242,7 +242,7 @@ def test_a_device_that_is_not_there_is_told_at_once(tmp_path, monkeypatch, comma
         NoDevice, match=r"(?s)no Neuron device was found.*neuron-ls: not installed.*help: install"
     ):
         nki_lab.run(scaled_sum, X, Y, backend="neuron")
-    assert time.monotonic() - start < 3  # one second on a machine of its own
+    assert time.monotonic() - start < 10  # less than one second on a machine of its own
     write("k.py", "import nki.language as nl\n\n\ndef k(x):\n    return x\n")
     outcome = command("run", "k.py:k", "--input", "x=randn:128x8", "--backend", "both")
     assert outcome.exit_code == 1 and "no Neuron device was found" in outcome.stderr
