@@ -7,6 +7,7 @@ chosen (target, capacity, ...). What the kernel reads from globals stays as it w
 from __future__ import annotations
 
 import inspect
+import keyword
 import re
 import sys
 from collections import OrderedDict
@@ -34,7 +35,7 @@ KEPT = 64
 AUTO = "auto"
 
 #: What an operator may be called.
-NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*")
+NAME = re.compile(r"[A-Za-z_]\w*::[A-Za-z_]\w*", re.ASCII)
 
 
 class Program(NamedTuple):
@@ -140,7 +141,7 @@ class KernelOperator:
         if hidden := sorted(written - {*self.mutates}):
             raise self._refuse(
                 f"the kernel writes its argument `{hidden[0]}`, and frameworks take operators for pure functions",
-                f"say so, mutates={hidden[0]!r}; or have the kernel return a new tensor",
+                f"say so, mutates={hidden[0]!r}, in PyTorch; or have the kernel return a new tensor",
             )
         flat = () if kernel.result is None else tuple(leaves_of(kernel.result))
         self._check_results(kernel.result, flat)
@@ -392,10 +393,11 @@ def kernel_operator(
     shapes: Callable[..., Any] | None,
 ) -> KernelOperator:
     """Return the operator of a kernel or function."""
-    if not isinstance(name, str) or not NAME.fullmatch(name):
+    named = isinstance(name, str) and NAME.fullmatch(name)
+    if not named or any(map(keyword.iskeyword, name.split("::"))):
         raise KernelArgument(
             f"{name!r} does not name an operator",
-            help='write a namespace and a name: "lab::rmsnorm"',
+            help='write a namespace and a name, none of them a keyword of Python: "lab::rmsnorm"',
         )
     kernel = as_kernel(
         getattr(kernel, "kernel", kernel)

@@ -38,6 +38,9 @@ try:
 except ImportError:
     HAS_LEVELS = False
 
+_FORWARD = "no forward-mode derivative"
+_WRITES = "no gradient, since it writes its arguments"
+
 
 class Gradients:
     """How the gradients of an operator are computed.
@@ -74,13 +77,12 @@ class Gradients:
         help = {
             "": 'give it a kernel: nki_lab.torch.custom_op(name, backward=...); or have it made: backward="auto"',
             "no second derivative": "give a function of operators as the backward, each with a backward of its own",
+            _FORWARD: "use reverse mode: backward(), torch.func.grad, vjp or jacrev",
+            _WRITES: "pass tensors that require no gradient, tensor.detach(); or have the kernel return new tensors",
         }
         missing = what or self.missing
         return NotModelled(
-            f"{self.registered.name} has {missing}",
-            help="use reverse mode: backward(), torch.func.grad, vjp or jacrev"
-            if what
-            else help.get(missing, help[""]),
+            f"{self.registered.name} has {missing}", help=help.get(missing, help[""])
         )
 
     def check(self, values: Sequence[Any]) -> None:
@@ -208,7 +210,7 @@ def record_gradients(
         if any(
             forward_ad.unpack_dual(t).tangent is not None for v in values for t in tensors_in(v)
         ):
-            raise gradients.refuse("no forward-mode derivative")
+            raise gradients.refuse(_FORWARD)
 
     return refuse_tangents
 
@@ -256,7 +258,7 @@ def _record_at_levels(gradients: Gradients) -> None:
 
         @staticmethod
         def jvp(ctx: Any, *tangents: Any) -> Any:
-            raise gradients.refuse("no forward-mode derivative")
+            raise gradients.refuse(_FORWARD)
 
     def recorded(tensors: Sequence[Any]) -> bool:
         if torch.is_grad_enabled() and _C._any_requires_grad(*tensors):
@@ -293,7 +295,7 @@ def undisturbed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 def _refuse_writing(gradients: Gradients) -> None:
     if gradients.registered.operator.mutates:
-        raise gradients.refuse("no gradient, since it writes its arguments")
+        raise gradients.refuse(_WRITES)
 
 
 def _record_as_documented(gradients: Gradients) -> None:

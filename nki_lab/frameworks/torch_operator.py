@@ -286,6 +286,10 @@ class Registered:
         self.library.impl(version, undisturbed(self._on_cpu), "CPU")
         for device in ("CUDA", "XLA", "PrivateUse1"):
             self.library.impl(version, undisturbed(self.on_device), device)
+        if operator.mutates:
+            self.library.impl(
+                version, undisturbed(self._written), "ADInplaceOrView", with_keyset=True
+            )
         torch.library.register_fake(self.name, self._fake, lib=self.library)
         torch.library.register_vmap(self.name, self._batch, lib=self.library)
 
@@ -309,6 +313,16 @@ class Registered:
             stated = [(shape, _dtype_of(dtype)) for shape, dtype in self._stated(given)]
             self.operator.check_shapes(stated, self.operator.program(values))
         return self._form([to_library(array, "torch") for array in self.operator.run(values)])
+
+    def _written(self, keyset: Any, *args: Any, **kwargs: Any) -> Any:
+        """Count the writes of arguments: a backward that kept one of them then refuses it, as after x.add_(1)."""
+        values = self.schema.values(args, kwargs)
+        for name, value in zip(self.operator.names, values, strict=True):
+            if name in self.operator.mutates:
+                torch.autograd.graph.increment_version(tensors_in(value))
+        with torch._C._AutoDispatchBelowADInplaceOrView():
+            keys = keyset & torch._C._after_ADInplaceOrView_keyset
+            return self.schema.call(self.overload.redispatch, keys, values=values)
 
     def _numpy(self, name: str, tensor: Any) -> np.ndarray:
         array = values_of_torch(name, tensor)

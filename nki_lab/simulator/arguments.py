@@ -41,12 +41,17 @@ def elements_of(
 
 
 def check_writable(kernel: Kernel, written: Storage, arrays: Sequence[np.ndarray]) -> None:
-    """Refuse an array for an argument the kernel writes when it is read-only or shares memory with another."""
+    """Refuse an array for a written argument that is read-only, repeats elements, or shares memory with another."""
     array = array_of(kernel, written, arrays)
     if not array.flags.writeable:
         raise KernelArgument(
             f"{kernel.name} writes its argument `{written.name}`, but the array is read-only",
             help="pass a copy: array.copy()",
+        )
+    if _repeats(array):
+        raise KernelArgument(
+            f"{kernel.name} writes its argument `{written.name}`, several elements of which are one place in memory",
+            help="pass a copy: array.copy() of NumPy, tensor.contiguous() of PyTorch",
         )
     for other, second in zip(kernel.inputs, arrays, strict=True):
         if other is not written and np.may_share_memory(array, second):
@@ -54,6 +59,16 @@ def check_writable(kernel: Kernel, written: Storage, arrays: Sequence[np.ndarray
                 f"{kernel.name} writes its argument `{written.name}`, which shares memory with `{other.name}`",
                 help="pass a copy of one of them",
             )
+
+
+def _repeats(array: np.ndarray) -> bool:
+    """Return whether elements of an array share memory, as those of one that was broadcast."""
+    reach = array.itemsize
+    for stride, size in sorted(zip(map(abs, array.strides), array.shape, strict=True)):
+        if size > 1 and stride < reach:
+            return True
+        reach += stride * (size - 1)
+    return False
 
 
 def array_of(kernel: Kernel, storage: Storage, arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -301,12 +301,29 @@ def test_kernels_that_write_an_argument(x):
     torch.testing.assert_close(totals, torch.stack([x, -x]))
     with pytest.raises(KernelArgument, match="the same `total`"):
         T.vmap(add_to, (None, 0), out_dims=None)(total, torch.stack([x, -x]))
-    with pytest.raises(NotModelled, match="no gradient, since it writes its arguments"):
+    with pytest.raises(NotModelled, match="no gradient, since it writes its arguments") as refused:
         add_to(total, x.clone().requires_grad_())
+    assert refused.value.help.startswith("pass tensors that require no gradient")
+    with pytest.raises(KernelArgument, match="several elements of which are one place in memory"):
+        add_to(torch.zeros(1, 6).expand(5, 6), x)
+    add_to(across := torch.zeros(6, 5).T, x)
+    torch.testing.assert_close(across, x)
     pure = nki_lab.torch.custom_op("lab::accumulate", accumulate)
     with pytest.raises(KernelArgument, match="writes its argument `total`") as raised:
         pure(total, x)
     assert raised.value.help.startswith("say so, mutates='total'")
+
+
+def test_a_backward_refuses_what_it_kept_and_a_kernel_has_written(x):
+    add_to = nki_lab.torch.custom_op("lab::accumulate", accumulate, mutates="total")
+    kept, weight = torch.ones_like(x), x.clone().requires_grad_()
+    product = (kept * weight).sum()
+    add_to(kept, x)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        product.backward()
+    with torch.inference_mode():
+        add_to(total := torch.zeros_like(x), x)
+        torch.testing.assert_close(total, x)
 
 
 def test_a_name_that_is_taken_gets_a_version(x):
@@ -426,8 +443,9 @@ def test_mistakes_of_a_call(x, gamma):
         normed(x, gamma[0])
     with pytest.raises(KernelArgument, match="returns 2 results, and the operator was made for 1"):
         nki_lab.torch.custom_op("lab::one", rmsnorm, results=1)(x, gamma)
-    with pytest.raises(KernelArgument, match="'rmsnorm' does not name an operator"):
-        nki_lab.torch.custom_op("rmsnorm", rmsnorm)
+    for name in ("rmsnorm", "lab::class", "lab::norme_é"):
+        with pytest.raises(KernelArgument, match=f"'{name}' does not name an operator"):
+            nki_lab.torch.custom_op(name, rmsnorm)
     wrong = nki_lab.torch.custom_op(
         "lab::wrong", scaled, backward=lambda dout: dout[:2], wrt=("x",)
     )

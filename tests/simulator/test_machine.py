@@ -112,6 +112,12 @@ def test_arguments_of_any_layout(layout):
     np.testing.assert_array_equal(jit(scaled)(LAYOUTS[layout](X), 3), X * 3)
 
 
+def test_an_array_that_is_written_has_a_place_for_each_element():
+    repeated = np.lib.stride_tricks.as_strided(X.copy(), X.shape, (0, X.strides[1]))
+    with pytest.raises(KernelArgument, match="several elements of which are one place in memory"):
+        Program(compiled(add_one, X).kernel).run([repeated])
+
+
 def test_a_read_only_array_that_is_written_is_an_error():
     x = X.copy()
     x.flags.writeable = False
