@@ -8,6 +8,7 @@ A capture names the program that it is of. Whether NEFF and NTFF belong together
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import tempfile
@@ -72,7 +73,7 @@ def _capture_in(path: Path) -> Path | None:
     """Return the NTFF that a path means; None where it means none."""
     if is_ntff(path):
         return path
-    if not path.is_dir() or is_profile(path):
+    if not os.path.isdir(path) or is_profile(path):
         return None
     found = sorted(file for file in path.glob("*.ntff") if is_ntff(file))
     if len(found) > 1:

@@ -14,6 +14,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import os
 import re
 import struct
 import tarfile
@@ -176,8 +177,10 @@ def read_neff(path: str | Path) -> Neff:
     """
     path = Path(path)
     if not is_neff(path):
-        if not path.is_file():
-            raise BadFile(f"{path} is no file that can be read", help="name a .neff file")
+        if not os.path.isfile(path):
+            raise BadFile(
+                f"{str(path)[:80]!r} is no file that can be read", help="name a .neff file"
+            )
         raise BadFile(
             f"{path.name} is not a NEFF: it does not begin with a header of {HEADER.size:,} bytes",
             help="name the .neff file that the official compiler wrote",

@@ -10,6 +10,7 @@ import pytest
 from nki_lab import load_profile
 from nki_lab.errors import BadFile, ToolchainError
 from nki_lab.hardware import importers
+from nki_lab.hardware.neff import read_neff as read_program
 from nki_lab.profiler.formats.profile_json import to_json
 from nki_lab.profiler.profile import Profile
 from tests.hardware.standin.files import read_neff, write_neff, write_ntff
@@ -58,6 +59,15 @@ def test_a_capture_is_decoded_by_the_tool_that_is_there(
     arguments = machine.calls(tool)[-1]["arguments"]
     assert arguments[:5] == ["view", "-n", str(capture / "z.neff"), "-s", str(capture / "profile.ntff")]  # fmt: skip
     assert sorted(file.name for file in capture.iterdir()) == ["another.neff", "profile.ntff", "z.neff"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["none.ntff", "x" * 5000, "a\0b", ""])
+def test_a_name_of_nothing_is_one_sentence(name: str) -> None:
+    with pytest.raises(BadFile) as error:
+        load_profile(name)
+    assert "\n" not in error.value.message
+    with pytest.raises(BadFile, match="no file"):
+        read_program(name)
 
 
 def test_without_a_tool_the_command_to_run_is_named(
