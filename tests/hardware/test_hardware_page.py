@@ -11,7 +11,10 @@ import pytest
 from typer.main import get_command
 
 from nki_lab.backends import neuron
+from nki_lab.choices import Choices
 from nki_lab.cli.main import app
+from nki_lab.errors import ToolchainError
+from nki_lab.targets import get_target
 from tests.cli.conftest import Command, command  # noqa: F401
 from tests.hardware.standins import Machine
 
@@ -108,3 +111,17 @@ def test_what_only_a_device_confirms_is_asked_with_commands_of_the_page() -> Non
     asked = [part for row in rows for part in re.findall(r"`(nki-lab [^`]*)`", row)]
     known = [re.sub(r" -o \S+| --warmup .*", "", line) for line in commands("sh")]
     assert len(asked) >= 6 and [line for line in asked if line not in known] == []
+
+
+def test_an_overlay_of_the_devices_chip_is_taken_and_of_another_one_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Machine(tmp_path / "machine", ls="instance").install(monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    Path("mine.toml").write_text("[constants]\ndma_start_ns = 812\n")
+    device = neuron.Neuron()
+    assert device.chip("trn2+mine.toml", Choices.current()) is get_target("trn2+mine.toml")
+    with pytest.raises(
+        ToolchainError, match=r"compiled for trn1\+mine.toml, and the device is trn2"
+    ):
+        device.chip("trn1+mine.toml", Choices.current())
