@@ -12,6 +12,7 @@ from nki_lab.profiler.analyses.advice import Advices
 from nki_lab.profiler.analyses.cores import of_core, slowest
 from nki_lab.profiler.analyses.critical_path import critical_path
 from nki_lab.profiler.analyses.loops import loop_times
+from nki_lab.profiler.analyses.measured_advice import measured_advice
 from nki_lab.profiler.analyses.roofline import roofline
 from nki_lab.profiler.analyses.source_lines import by_line
 from nki_lab.profiler.analyses.stalls import stalls
@@ -133,9 +134,10 @@ class Profile(ProfileData):
             exact: time the program again for every proposal; False gives upper bounds, and None decides by the size
                 of the program, as for the rows of the table Warning.
 
-        Raises UsageError for a profile that was measured or read from a file: its Warning table holds what was said.
+        A measured run is not timed again: small transfers and repeated loads are told, with upper bounds. Raises
+        UsageError for a modelled run that was read from a file: its Warning table holds what was said.
         """
-        return self._known_model().advice(exact)
+        return self._known_model().advice(exact) if self.is_simulation else measured_advice(self)
 
     def _known_model(self) -> Model:
         if self.model is None:
