@@ -208,7 +208,8 @@ def _gradcheck(function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
         full = list(args)
         for n, value in zip(wrt, some, strict=True):
             full[n] = value
-        return function(*full)
+        results = function(*full)
+        return [r for r in results if r.dtype in (jnp.float32, jnp.float64)] or results
 
     some = tuple(args[n] for n in wrt)
     check_grads(of_some, some, order=1, modes=["rev"], eps=1e-2, atol=1e-2, rtol=1e-2)

@@ -228,7 +228,16 @@ def _gradcheck(function: Any, args: Sequence[Any], wrt: Sequence[int]) -> None:
     many = sum(leaves[n].numel() for n in wrt) > _ALL_COLUMNS
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of inputs that are not of double precision
-        torch.autograd.gradcheck(function, leaves, fast_mode=many, **settings)
+        torch.autograd.gradcheck(
+            lambda *a: _precise(function(*a)), leaves, fast_mode=many, **settings
+        )
+
+
+def _precise(results: Any) -> Any:
+    """Return the results that show a small difference; all of them where each has a narrow dtype."""
+    results = results if isinstance(results, (list, tuple)) else [results]
+    precise = (torch.float32, torch.float64)
+    return tuple(r for r in results if r.dtype in precise) or tuple(results)
 
 
 def _opcheck(case: Case, wrt: Sequence[int]) -> None:
