@@ -78,7 +78,7 @@ def test_arrays_of_jax_come_back():
 
 def test_a_call_costs_little_above_the_compiled_kernel():
     counts = {name: python_calls(call) for name, call in jax_calls().items()}
-    assert counts["jax"] < 1.25 * counts[ALONE]
+    assert counts["jax"] < 1.5 * counts[ALONE]
 
 
 def test_derivatives_that_there_are_not_are_errors():
