@@ -41,7 +41,7 @@ def _cores(text: str, choice: Choice) -> int:
 
 def _count(text: str, choice: Choice) -> int:
     if not (text.isascii() and text.isdigit() and int(text)):
-        raise BadValue(f"`{text}` is not a whole number above 0", "write for example 1000000")
+        raise BadValue(f"`{text}` is not a whole number above 0", "write for example 100")
     return int(text)
 
 

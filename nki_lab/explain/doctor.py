@@ -169,7 +169,7 @@ def _simulator() -> Check:
     left = np.arange(128 * 4, dtype=np.float32).reshape(128, 4)
     right = left[::-1].copy()
     try:
-        result = run(_KERNEL, left, right, target="trn2")
+        result = run(_KERNEL, left, right, target="trn2", backend="simulator")
         right_values = np.array_equal(result.outputs[0], left + right)
         time_ns = result.profile.total_ns
     except Exception as error:

@@ -178,8 +178,11 @@ def read_neff(path: str | Path) -> Neff:
     path = Path(path)
     if not is_neff(path):
         if not os.path.isfile(path):
+            name = repr(str(path)[:80])
+            is_there = os.path.lexists(path)
             raise BadFile(
-                f"{str(path)[:80]!r} is no file that can be read", help="name a .neff file"
+                f"{name} is not a file" if is_there else f"there is no file {name}",
+                help="name a .neff file",
             )
         raise BadFile(
             f"{path.name} is not a NEFF: it does not begin with a header of {HEADER.size:,} bytes",

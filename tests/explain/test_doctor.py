@@ -25,6 +25,11 @@ def test_a_small_kernel_is_run():
     assert found("simulator").found.startswith("a small kernel gives the right values")
 
 
+def test_the_small_kernel_runs_on_the_simulator_whatever_backend_is_chosen(monkeypatch):
+    monkeypatch.setenv("NKI_LAB_BACKEND", "neuron")
+    assert found("simulator").ok is True
+
+
 def test_it_says_which_python_it_is_about_and_how_to_install_for_that_one(monkeypatch):
     assert found("Python").found.endswith(f", {sys.executable}")
     monkeypatch.setattr(doctor.metadata, "requires", lambda name: ["nothing-of-this-name>=3"])

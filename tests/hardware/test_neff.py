@@ -138,6 +138,8 @@ def test_what_is_no_neff_is_told_by_its_beginning(tmp_path: Path) -> None:
         read_neff(file)
     with pytest.raises(BadFile, match="no file"):
         read_neff(tmp_path / "none.neff")
+    with pytest.raises(BadFile, match="is not a file"):
+        read_neff(tmp_path)
 
 
 @pytest.mark.parametrize("version", [4, 5])

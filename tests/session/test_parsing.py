@@ -97,7 +97,7 @@ WRONG = [
     ),
     ("skip_passes", "--skip schedule,", "there is no such pass", "leave out some of"),
     ("allow", "--allow NKI203", "`NKI203` cannot be allowed", "NKI206"),
-    ("max_trips", "--max-trips 0", "`0` is not a whole number above 0", "1000000"),
+    ("max_trips", "--max-trips 0", "`0` is not a whole number above 0", "100"),
     ("strict", "--strict=1", "--strict is a switch", "write --strict alone"),
     (
         "backend",
@@ -107,7 +107,7 @@ WRONG = [
     ),
     ("core", "--core x", "`x` is not a whole number from 0 on", "write for example 7"),
     ("warmup", "--warmup 1.5", "`1.5` is not a whole number from 0 on", "write for example 7"),
-    ("iters", "--iters 0", "`0` is not a whole number above 0", "1000000"),
+    ("iters", "--iters 0", "`0` is not a whole number above 0", "100"),
     ("nki", "--nki=", "the value is empty; it takes 0.1, 0.2", "leave it out"),
     ("nki", "--nki 0.8", "`0.8` is not one of 0.1, 0.2", ""),
     ("accept", "--accept reciprocal", "`reciprocal` is not one of division", ""),

@@ -133,7 +133,7 @@ class Rows:
                 cells.put(row, value)
             except (ValueError, TypeError, OverflowError):
                 raise BadTable(
-                    f"table {self.table}, row {row}: {name} is {_shown(value)}, and not a {field.type}"
+                    f"table {self.table}, row {row}: {name} is {_shown(value)}; expected {field.type}"
                 ) from None
         self.count = row + 1
 
