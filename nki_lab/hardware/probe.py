@@ -171,6 +171,8 @@ class Report:
         if not self.devices:
             missing = next((r for r in self.rungs if r.found is False and r.help), None)
             help = missing.help if missing else "run it with --backend simulator"
+            if not any(rung.found for rung in self.rungs):
+                help = f"run it with --backend simulator; on a Trainium or Inferentia2 instance, {help}"
             raise NoDevice("no Neuron device was found", notes=notes, help=help)
         has = self.packages.generation
         what = "nki 0.1 and 0.2 do not run kernels on NumPy arrays" if has else "no NKI package"

@@ -94,7 +94,8 @@ def test_nothing_is_there(tmp_path, monkeypatch):
         report.require()
     assert (
         error.value.help
-        == "install aws-neuronx-tools; it is looked for on PATH and in /opt/aws/neuron/bin"
+        == "run it with --backend simulator; on a Trainium or Inferentia2 instance, install aws-neuronx-tools;"
+        " it is looked for on PATH and in /opt/aws/neuron/bin"
     )
     assert "neuron-ls: not installed" in error.value.notes
     assert report.chip == ""
