@@ -15,9 +15,9 @@ LINT = (
 )
 
 ROOMS = (
-    "api autodiff backends beta1 choices cli compiler dialects dtypes errors exercises explain frameworks hardware ir "
-    "isa jax kernels language magics migration percent profiler progress rewrite runtime server session simulator "
-    "source targets timing torch versions views widgets"
+    "api autodiff backends beta1 choices cli compat compiler dialects dtypes errors exercises explain frameworks "
+    "hardware ir isa jax kernels language magics migration percent profiler progress rewrite runtime server session "
+    "simulator source targets timing torch versions views widgets"
 ).split()
 
 
