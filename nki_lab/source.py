@@ -33,7 +33,9 @@ _AUTHOR_ROOMS = (_PACKAGE + "kernels" + os.sep,)
 # Libraries an author calls and did not write. Packages may lie in the folder of Python's library, and hold kernels.
 _PACKAGES = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("purelib", "platlib"))
 _LIBRARY = tuple(os.path.join(sysconfig.get_path(n), "") for n in ("stdlib", "platstdlib"))
-_LIBRARIES = tuple(f"{package}numpy{os.sep}" for package in _PACKAGES)
+_LIBRARIES = tuple(
+    f"{package}{name}{os.sep}" for package in _PACKAGES for name in ("numpy", "torch", "jax")
+)
 # (is hidden, code object, is internal) by identity of the code object, which would hash all it holds at every look-up.
 # A cell that is gone takes its code objects with it.
 # Where the instructions of a code begin (see `_starts`).
@@ -89,7 +91,7 @@ def _forget(key: int) -> None:
 
 
 def is_of_library(filename: str) -> bool:
-    """Tell whether a file is one of Python's own library or of NumPy."""
+    """Tell whether a file is one of Python's own library, of NumPy, PyTorch or JAX."""
     if filename.startswith(("<frozen", *_LIBRARIES)):
         return True
     return filename.startswith(_LIBRARY) and not filename.startswith(_PACKAGES)

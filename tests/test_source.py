@@ -2,6 +2,7 @@
 
 import linecache
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -11,6 +12,7 @@ from nki_lab.source import (
     blanks,
     is_cell,
     is_internal,
+    is_of_library,
     register_cell,
     stack_of_frame,
     stack_of_traceback,
@@ -197,6 +199,14 @@ def test_only_nki_lab_itself_is_internal():
     assert is_internal(Span.of.__func__.__code__)
     assert is_internal(compile("", "<nki_lab binder of add>", "exec"))
     assert not is_internal(mark.__code__)
+
+
+def test_frameworks_between_a_cell_and_a_kernel_are_of_the_library():
+    for name in ("numpy", "torch", "jax"):
+        found = find_spec(name)
+        assert found is not None
+        assert is_of_library(found.origin), name
+    assert not is_of_library(pytest.__file__)
 
 
 class _Places:

@@ -5,6 +5,7 @@ A transform must give the values that plain calls give, or end in an error; what
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -18,7 +19,8 @@ from nki_lab.source import headline
 
 #: Relative difference allowed, of the largest element: other orders of summation, and cubes of what is rounded.
 _TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 8e-2}
-
+#: Elements of all arguments with a gradient: the Jacobian of as many results has 64 Mi numbers.
+_MOST_ELEMENTS = 1 << 13
 MATCHES, REFUSED, DIFFERS = "matches", "loud error", "DIFFERS"
 
 
@@ -163,6 +165,8 @@ def check_op(
     else:
         from nki_lab.frameworks.jax_transforms import rows_of
     case = _case(operator, args)
+    if only is None:
+        _refuse_large(case)
     rows = [row for row in rows_of(case) if reference is not None or not row.needs_reference]
     rows = _chosen(rows, only)
     plain = case.function(reference or operator)
@@ -179,6 +183,17 @@ def check_op(
             help="correct the kernel where the values differ, and its backward where only gradients do",
         )
     return check
+
+
+def _refuse_large(case: Case) -> None:
+    """Raise KernelArgument for arguments whose Jacobians would fill the memory."""
+    count = sum(math.prod(case.tensors[n].shape) for n in case.wrt)
+    if count > _MOST_ELEMENTS:
+        raise KernelArgument(
+            f"the arguments that have a gradient hold {count:,} elements, and check_op computes the derivative of each"
+            " result by each of them",
+            help="give smaller arguments, of some hundred elements, or name transforms: only=['forward', 'backward']",
+        )
 
 
 def _case(operator: Any, args: tuple[Any, ...]) -> Case:

@@ -428,14 +428,13 @@ def _told(packages: Packages, places: Places) -> list[Rung]:
     if generation == "beta2":
         found += ", which runs kernels on no NumPy arrays"
         help = "install nki 0.3 or newer"
+    found += f", {packages.python}"
     if packages.problem:
         found, help = (
-            f"it gives no answer: {packages.problem}",
+            f"{packages.python} does not answer: {packages.problem}",
             "name a Python that can be started in NKI_LAB_NEURON_PYTHON",
         )
-    rungs = [
-        Rung("Neuron packages", generation in ("nki", "beta1"), f"{found}, {packages.python}", help)
-    ]
+    rungs = [Rung("Neuron packages", generation in ("nki", "beta1"), found, help)]
     others = [f"{n} {v}" for n, v in packages.versions.items() if n not in (*RUNNERS, "nki")]
     if others:
         rungs.append(Rung("beside them", True, ", ".join(others)))

@@ -56,7 +56,7 @@ def compare(
     if name not in COMPARISONS:
         raise UsageError(
             f"there is no comparison `{name}`",
-            help=close_matches(str(name), COMPARISONS) or f"there are {', '.join(COMPARISONS)}",
+            help=close_matches(str(name), COMPARISONS) or f"comparisons: {', '.join(COMPARISONS)}",
         )
     chosen = COMPARISONS[name]
     given = chosen.sizes if sizes is None else sizes

@@ -138,6 +138,11 @@ def test_mistakes():
     with pytest.raises(UnknownOption, match="no transform `backwards`") as raised:
         nki_lab.check_op(torch.sin, torch.tensor(X), only="backwards")
     assert "backward" in raised.value.help
+    large = torch.zeros(128, 512, requires_grad=True)
+    with pytest.raises(KernelArgument, match="65,536 elements") as raised:
+        nki_lab.check_op(torch.sin, large)
+    assert "give smaller arguments" in raised.value.help
+    assert nki_lab.check_op(torch.sin, large, only="forward")["forward"].verdict == "matches"
 
 
 @pytest.mark.thorough

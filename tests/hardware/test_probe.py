@@ -142,9 +142,7 @@ def test_an_interpreter_that_does_not_start_is_told(tmp_path, monkeypatch):
     machine = Machine(tmp_path, "", runner="").install(monkeypatch)
     monkeypatch.setenv("NKI_LAB_NEURON_PYTHON", "/no/python")
     text = rung(probe(places(machine)), "Neuron packages").text
-    assert (
-        text == "it gives no answer: [Errno 2] No such file or directory: '/no/python', /no/python"
-    )
+    assert text == "/no/python does not answer: [Errno 2] No such file or directory: '/no/python'"
     assert output_of(["/no/python"]).code is None
 
 
