@@ -17,10 +17,8 @@ from nki_lab.errors import NotModelled, PackageMissing
 from nki_lab.frameworks.operator import KernelOperator, ReverseOperator
 from nki_lab.frameworks.results import leaves_of
 from nki_lab.hardware.kernel_files import KernelFiles
+from nki_lab.hardware.runner import NAMESPACES
 from nki_lab.hardware.worker import Call
-
-#: Root of a dialect's package -> the module that has its decorator.
-_NAMESPACES = {"nki": "nki", "neuronxcc": "neuronxcc.nki"}
 
 
 def run_official(
@@ -68,7 +66,7 @@ def _official(operator: KernelOperator, device: Any) -> Any:
 
 def _made(operator: KernelOperator, choices: Choices, device: Any) -> Any:
     source = operator.kernel.source
-    namespace = _NAMESPACES[source.dialect.root]
+    namespace = NAMESPACES[source.dialect.root]
     try:
         package = importlib.import_module(namespace)
     except ModuleNotFoundError:

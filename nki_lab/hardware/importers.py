@@ -142,23 +142,31 @@ def _exported(
 
 def _tables(view: list[str], folder: Path) -> Path | None:
     """Return the folder of tables that neuron-explorer writes; None where it writes none: no page tells its flags."""
-    flags = [
-        "--output-format",
-        "parquet",
-        "--ingest-only",
-        "--display-name",
-        "capture",
-        "--data-path",
-        str(folder),
-    ]
-    output_of([*view, *flags], _SECONDS)
-    tables = sorted(folder.rglob("Instruction*.parquet"))
-    return tables[0].parent if tables else None
+    output_of([*view, *table_options("capture", folder)], _SECONDS)
+    return tables_in(folder)
 
 
 def _json(view: list[str], folder: Path, tool: str) -> Path:
     file = folder / "profile.json"
-    answer = output_of([*view, "--output-format", "json", "--output-file", str(file)], _SECONDS)
+    answer = output_of([*view, *json_options(file)], _SECONDS)
     if not file.is_file():
         raise diagnose(f"{answer.stdout}\n{answer.stderr}", tool=tool, code=answer.code)
     return file
+
+
+def table_options(name: str, folder: Path) -> list[str]:
+    """Return the options of `neuron-explorer view` that write tables below a folder."""
+    return [
+        "--output-format", "parquet", "--ingest-only", "--display-name", name, "--data-path", str(folder),
+    ]  # fmt: skip
+
+
+def tables_in(folder: Path) -> Path | None:
+    """Return the folder below this one that holds the tables of the newest export; None where there is none."""
+    tables = sorted(folder.rglob("Instruction*.parquet"))
+    return tables[-1].parent if tables else None
+
+
+def json_options(file: Path) -> list[str]:
+    """Return the options of `view`, of either tool, that write JSON."""
+    return ["--output-format", "json", "--output-file", str(file)]

@@ -8,14 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from nki_lab.errors import NotificationOverflow, ToolchainError
+from nki_lab.hardware.importers import TOOLS, json_options, table_options, tables_in
 from nki_lab.hardware.run_folder import RunFolder
 from nki_lab.hardware.runner import Call, Runner, neff_of
 from nki_lab.profiler.columns import Strings
 from nki_lab.profiler.profile import Profile
 from nki_lab.source import Span
 
-#: Official tools that capture, the one that is preferred first.
-CAPTURES = ("neuron-explorer", "neuron-profile")
 #: The execution that is captured: the first one still loads what later ones find.
 _NTH = 2
 _WRITTEN = re.compile(r"(?:[^\s:,;]*/)?(cell_[0-9a-f]{10}\.py)")
@@ -32,10 +31,10 @@ def capture(runner: Runner, call: Call, folder: RunFolder) -> tuple[Profile, tup
 
     ToolchainError where no tool is there, or it refuses.
     """
-    tool = next((name for name in CAPTURES if name in runner.toolchain.tools), None)
+    tool = next((name for name in TOOLS if name in runner.toolchain.tools), None)
     if tool is None:
         raise ToolchainError(
-            f"{call.name} has no profile: neither {' nor '.join(CAPTURES)} is installed",
+            f"{call.name} has no profile: neither {' nor '.join(TOOLS)} is installed",
             help="install aws-neuronx-tools; values, and times by nrtpy or neuron-bench, need neither",
         )
     program = str(runner.toolchain.tools[tool])
@@ -75,22 +74,18 @@ def _exported(
     runner: Runner, call: Call, folder: RunFolder, view: Sequence[str], tool: str
 ) -> Profile:
     """Return the profile that the tool exports: as tables where it can, else as JSON."""
-    if tool == CAPTURES[0]:
+    if tool == TOOLS[0]:
         data = folder.path / "explorer"
-        options = [
-            "--output-format", "parquet", "--ingest-only", "--display-name", call.name, "--data-path", str(data),
-            "--nki-source-root", str(folder.path),
-        ]  # fmt: skip
+        options = [*table_options(call.name, data), "--nki-source-root", str(folder.path)]
         try:
             runner.tool([*view, *options], call, folder, uses_core=False)
         except ToolchainError:  # no page tells the flags that tables need; JSON has fewer
             pass
-        tables = sorted(data.rglob("Instruction.parquet"))
-        if tables:
-            return _named(runner, call, Profile.load(tables[-1].parent, runner.chip))
+        tables = tables_in(data)
+        if tables is not None:
+            return _named(runner, call, Profile.load(tables, runner.chip))
     file = folder.path / "profile.json"
-    options = ["--output-format", "json", "--output-file", str(file)]
-    runner.tool([*view, *options], call, folder, uses_core=False)
+    runner.tool([*view, *json_options(file)], call, folder, uses_core=False)
     if not file.is_file():
         raise folder.gone(file.name)
     return _named(runner, call, Profile.load(file, runner.chip))

@@ -35,7 +35,7 @@ LIMIT_S = 900.0
 _WORKER = Path(__file__).with_name("worker.py")
 _TOOLS, _LIBRARIES = "/opt/aws/neuron/bin", "/opt/aws/neuron/lib"
 #: The module of the official decorators, by its package.
-_NAMESPACES = {"nki": "nki", "neuronxcc": "neuronxcc.nki"}
+NAMESPACES = {"nki": "nki", "neuronxcc": "neuronxcc.nki"}
 #: How a kernel of a package is run: a name in `worker.ACTIONS`.
 _APIS = {"nki": "standalone", "neuronxcc": "baremetal"}
 _PRINTED = re.compile(r"\bp(\d{1,3})\s*[:=]?\s+(\d+(?:\.\d+)?)")
@@ -199,10 +199,10 @@ class Runner:
 
     def _api(self, package: str) -> str:
         """Return how the official package is called; PackageMissing where it is not there."""
-        toolchain, namespace = self.toolchain, _NAMESPACES[package]
+        toolchain, namespace = self.toolchain, NAMESPACES[package]
         if namespace in toolchain.modules:
             return _APIS[package]
-        others = sorted(toolchain.modules & {*_NAMESPACES.values()})
+        others = sorted(toolchain.modules & {*NAMESPACES.values()})
         raise PackageMissing(
             f"the kernel is written for {namespace}, which {toolchain.python} does not have"
             + f"; it has {' and '.join(others)}" * bool(others),
@@ -222,7 +222,7 @@ class Runner:
     ) -> dict[str, Any]:
         """Have a child process answer a request, and return its result."""
         request = {
-            "namespace": _NAMESPACES[call.package],
+            "namespace": NAMESPACES[call.package],
             "name": call.name,
             **call.files.request,
             "arrays": [
