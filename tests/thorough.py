@@ -22,3 +22,8 @@ def first(values: Iterable[Any], count: int = 1) -> list[Any]:
         )
         for at, value in enumerate(values)
     ]
+
+
+def examples(count: int) -> int:
+    """Return how many examples a random test takes: `count` of them in thorough runs, a third in others."""
+    return count if THOROUGH else -(-count // 3)

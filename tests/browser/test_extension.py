@@ -31,6 +31,7 @@ def marked(page: Page, cell: int, kind: str) -> list[str]:
     return [text.strip() for text in found.all_inner_texts()]
 
 
+@pytest.mark.thorough
 def test_names_and_options_are_coloured(lab: Lab, page: Page) -> None:
     name = lab.write("coloured.ipynb", SETUP, f"{MAGIC}\n{KERNEL}", IMPORTS + KERNEL)
     notebook = lab.open(page, name)
@@ -63,6 +64,7 @@ def double(a):
     return out"""
 
 
+@pytest.mark.thorough
 def test_a_cell_that_is_moved_is_inserted_below(lab: Lab, page: Page) -> None:
     name = lab.write(
         "moved.ipynb", SETUP, f"%%nki --migrate --run 'double(a)'\n{OLDER}", "last = 1"
@@ -106,6 +108,7 @@ def test_our_colour_wins_over_that_of_python(lab: Lab, page: Page, theme: str) -
     assert own != text
 
 
+@pytest.mark.thorough
 def test_marks_follow_the_text(lab: Lab, page: Page) -> None:
     lab.open(page, lab.write("edited.ipynb", "nisa.tensor_tensor"))
     cell = page.locator(".jp-CodeCell").first

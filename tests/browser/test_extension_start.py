@@ -55,6 +55,7 @@ def test_the_card_makes_a_notebook_that_runs_and_views_show_it(lab: Lab, page: P
     notebook.screenshot("new-notebook")
 
 
+@pytest.mark.thorough
 def test_the_card_opens_the_workshop_where_it_is(lab: Lab, page: Page) -> None:
     (lab.root / "nki-workshop").mkdir()
     lab.write("nki-workshop/00_setup.ipynb", "1 + 1")
@@ -63,6 +64,7 @@ def test_the_card_opens_the_workshop_where_it_is(lab: Lab, page: Page) -> None:
     page.wait_for_function(f"() => ({_CELLS})()[0] === '1 + 1'")
 
 
+@pytest.mark.thorough
 def test_a_cell_for_the_chosen_chip_by_keyboard(lab: Lab, page: Page) -> None:
     lab.set("nki-lab:settings", defaultTarget="trn1")
     try:
@@ -78,6 +80,7 @@ def test_a_cell_for_the_chosen_chip_by_keyboard(lab: Lab, page: Page) -> None:
         lab.set("nki-lab:settings")
 
 
+@pytest.mark.thorough
 def test_the_palette_has_the_commands(lab: Lab, page: Page) -> None:
     lab.open(page, lab.write("palette.ipynb", "1"))
     page.wait_for_selector("#jupyterlab-splash", state="detached")

@@ -94,6 +94,7 @@ def test_lines_findings_and_program_lead_to_each_other(lab: Lab, chromium: str) 
         assert "a = nl.load(aT[" in chosen_line(view)
 
 
+@pytest.mark.thorough
 def test_enter_lists_the_instructions_of_a_line_where_the_source_is_alone(
     lab: Lab, chromium: str
 ) -> None:
@@ -220,6 +221,7 @@ def test_tensors_of_any_rank_are_reached_by_their_index(lab: Lab, chromium: str)
         notebook.screenshot("rank_4", panel)
 
 
+@pytest.mark.thorough
 def test_values_are_coloured_and_what_is_no_number_is_flagged(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "values", SETUP, ROWS, GATHER) as (page, notebook):
         view = view_of(notebook)
@@ -261,6 +263,7 @@ def test_a_first_look_that_takes_its_time_says_what_it_waits_for(lab: Lab, chrom
         assert "Running" not in panel.locator(".nki-legend").inner_text()
 
 
+@pytest.mark.thorough
 def test_a_product_is_played_and_stepped(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "array", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -298,6 +301,7 @@ def test_a_product_is_played_and_stepped(lab: Lab, chromium: str) -> None:
         assert "K, summed over" in tab(view, "layout").inner_text()
 
 
+@pytest.mark.thorough
 def test_the_data_flow_is_followed_with_the_keyboard(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "graph", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -340,6 +344,7 @@ def test_two_views_on_a_page_do_not_know_each_other(lab: Lab, chromium: str) -> 
 CHARTS = "matmul_result.chart('roofline')"
 
 
+@pytest.mark.thorough
 def test_rooflines_and_rates_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:
     rates = CHARTS.replace("roofline", "transfer_rates")
     with opened(lab, chromium, "roofline", SETUP, MATMUL, CHARTS, rates) as (page, notebook):

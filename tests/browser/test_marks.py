@@ -117,6 +117,7 @@ def test_an_error_is_marked_explained_and_mended(lab: Lab, page: Page) -> None:
     assert "wrong on trn3" in str(notebook.outputs()[1])
 
 
+@pytest.mark.thorough
 def test_a_mark_follows_edits_and_goes_with_its_text(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("edited_marks.ipynb", SETUP, WRONG))
     notebook.run_all()
@@ -137,6 +138,7 @@ def test_a_mark_follows_edits_and_goes_with_its_text(lab: Lab, page: Page) -> No
     expect(squiggles(page, 1)).to_have_count(0)
 
 
+@pytest.mark.thorough
 def test_an_error_in_another_cell_is_marked_in_both(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("two_cells.ipynb", SETUP, HELPER, CALLER))
     assert notebook.run_all() is False
@@ -167,6 +169,7 @@ def test_cells_are_checked_without_running(lab: Lab, page: Page) -> None:
     assert notebook.outputs()[1:] == [[], [], []]
 
 
+@pytest.mark.thorough
 def test_a_notebook_is_checked_when_it_is_saved(lab: Lab, page: Page) -> None:
     lab.open(page, lab.write("saved.ipynb", SETUP, WRONG))
     run_cell(page, 0)
@@ -188,6 +191,7 @@ def test_a_notebook_is_checked_when_it_is_saved(lab: Lab, page: Page) -> None:
     expect(squiggles(page, 1)).to_have_count(1)
 
 
+@pytest.mark.thorough
 def test_runs_memory_and_marks_are_listed_and_lead_to_views_and_lines(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("listed.ipynb", SETUP, DOUBLE, WRONG))
     notebook.run_all()
@@ -227,6 +231,7 @@ def test_runs_memory_and_marks_are_listed_and_lead_to_views_and_lines(lab: Lab, 
     assert cells(page).count() == 4
 
 
+@pytest.mark.thorough
 def test_the_target_is_switched_in_the_panel_and_the_status_bar(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("target.ipynb", SETUP, "%nki_target"))
     bar = page.locator("#jp-main-statusbar .nki-status")
@@ -247,6 +252,7 @@ def test_the_target_is_switched_in_the_panel_and_the_status_bar(lab: Lab, page: 
     assert "target trn1" in str(notebook.outputs()[1])
 
 
+@pytest.mark.thorough
 def test_two_notebooks_keep_their_own_state_and_the_panel_follows(lab: Lab, page: Page) -> None:
     lab.write("second_one.ipynb", SETUP, DOUBLE.replace("double", "other"))
     notebook = lab.open(page, lab.write("first_one.ipynb", SETUP, DOUBLE, WRONG))
@@ -269,6 +275,7 @@ def test_two_notebooks_keep_their_own_state_and_the_panel_follows(lab: Lab, page
     expect(shown.get_by_label("Chip")).to_have_value("trn3")
 
 
+@pytest.mark.thorough
 def test_the_panel_follows_names_and_cells(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("named.ipynb", SETUP, WRONG))
     notebook.run_all()
@@ -316,6 +323,7 @@ def test_a_restart_clears_all_and_says_so_and_a_reload_finds_all_again(
     expect(shown).to_contain_text("no running kernel")
 
 
+@pytest.mark.thorough
 def test_a_kernel_without_nki_lab_is_told_as_such(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("without.ipynb", "1 + 1"))
     assert notebook.run_all()
@@ -340,6 +348,7 @@ def test_text_of_users_is_shown_literally(lab: Lab, page: Page) -> None:
     assert page.locator("#nki-lab-panel img, .cm-tooltip img, #nki-lab-panel b").count() == 0
 
 
+@pytest.mark.thorough
 def test_the_next_mark_is_reached_and_mended_with_keys_alone(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("keys.ipynb", SETUP, WRONG, CALLER))
     notebook.run_all()
@@ -363,6 +372,7 @@ def test_the_next_mark_is_reached_and_mended_with_keys_alone(lab: Lab, page: Pag
     assert "nl.add(t, t)" in source(page, 1)
 
 
+@pytest.mark.thorough
 def test_a_view_of_the_same_cell_and_a_closed_notebook(lab: Lab, page: Page) -> None:
     notebook = lab.open(page, lab.write("views.ipynb", SETUP, WRONG))
     notebook.run_all()

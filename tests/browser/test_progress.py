@@ -79,6 +79,7 @@ def test_a_bar_is_shown_and_its_button_stops_the_cell(lab: Lab, page: Page) -> N
     assert texts(notebook.outputs()[2]) == ["0.7615941762924194 is right\n"]
 
 
+@pytest.mark.thorough
 def test_work_that_ends_leaves_nothing(lab: Lab, page: Page) -> None:
     body = "_ = long(a, 20_000)"
     notebook = lab.open(page, write(lab, "ended.ipynb", SETUP, body, NEXT))

@@ -138,6 +138,7 @@ def test_a_folder_of_tables_opens_from_its_menu(folder: str, lab: Lab, page: Pag
     assert tabs(views(page)) == PROFILE_TABS
 
 
+@pytest.mark.thorough
 def test_ordinary_files_stay_what_they_were(lab: Lab, page: Page) -> None:
     start(lab, page, "ordinary")
     for name in ("numbers.json", "plain.json"):

@@ -113,6 +113,7 @@ def test_one_runs_to_a_line_a_write_and_a_value_that_is_no_number(
         panel.get_by_text("no later instruction of that line").wait_for()
 
 
+@pytest.mark.thorough
 def test_the_memory_view_names_owners_readers_and_writers(chromium: str, tmp_path: Path) -> None:
     result = run(counted, ROWS, one(384), target="trn2")
     with saved(result, chromium, tmp_path, "memory", "stepper", "ir") as (page, view):
@@ -198,6 +199,7 @@ def test_values_are_looked_up_in_a_living_kernel(lab: Lab, chromium: str) -> Non
         assert colours(panels[0].locator("canvas.nki-heat-map").first)
 
 
+@pytest.mark.thorough
 def test_two_cores_say_that_they_are_not_gone_through(lab: Lab, chromium: str) -> None:
     cells = (DATA, DOUBLE, "nki_lab.run(double[2], x, target='trn2').show('stepper')")
     with opened(lab, chromium, "cores", DATA, "import nki_lab", *cells[1:]) as (_, notebook):
@@ -205,6 +207,7 @@ def test_two_cores_say_that_they_are_not_gone_through(lab: Lab, chromium: str) -
         assert "a stepper follows one core" in panel.inner_text()
 
 
+@pytest.mark.thorough
 def test_other_views_lead_to_the_steps_of_what_they_show(chromium: str, tmp_path: Path) -> None:
     result = run(counted, ROWS, one(384), target="trn2")
     body = [p for p, n in enumerate(result.kernel.loop_numbers) if n]

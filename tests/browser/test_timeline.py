@@ -74,6 +74,7 @@ def test_idle_lanes_fold_and_the_last_mark_is_the_end(lab: Lab, chromium: str) -
         assert not [text for text in facts.values() if re.fullmatch(r"0 \w+|false|", text)]
 
 
+@pytest.mark.thorough
 def test_the_path_and_the_dependences_are_drawn(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "path", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -198,6 +199,7 @@ def test_a_saved_page_has_every_event_of_a_large_run(lab: Lab, chromium: str) ->
         assert console.errors == []
 
 
+@pytest.mark.thorough
 def test_a_line_is_found_before_the_timeline_was_ever_shown(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "line", SETUP, MATMUL) as (_, notebook):
         view = view_of(notebook)

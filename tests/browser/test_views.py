@@ -152,6 +152,7 @@ def test_every_view_is_shown_in_both_themes(lab: Lab, chromium: str) -> None:
         assert len(view.locator("*").all()) < 1800
 
 
+@pytest.mark.thorough
 def test_the_report_tells_what_bounds_the_run(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "report", SETUP, MATMUL) as (_, notebook):
         view = view_of(notebook)
@@ -188,6 +189,7 @@ def test_the_report_tells_what_bounds_the_run(lab: Lab, chromium: str) -> None:
         assert at == len(whole) and 30 < len(saved) <= 40
 
 
+@pytest.mark.thorough
 def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "timeline", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -275,6 +277,7 @@ def test_the_timeline_zooms_moves_and_explains(lab: Lab, chromium: str) -> None:
         notebook.screenshot("ir_from_timeline", view)
 
 
+@pytest.mark.thorough
 def test_passes_are_listed_and_lines_lead_to_the_kernel(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "ir", SETUP, MATMUL) as (page, notebook):
         panel = tab(view_of(notebook), "ir")
@@ -304,6 +307,7 @@ def written(canvas: Locator) -> list[str]:
     return canvas.evaluate("(canvas) => canvas.written.map((one) => one.text)")
 
 
+@pytest.mark.thorough
 def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "layout", SETUP, MATMUL) as (page, notebook):
         page.evaluate(NOTE_TEXT)
@@ -334,6 +338,7 @@ def test_the_layout_names_slices_and_axes(lab: Lab, chromium: str) -> None:
         assert 20 <= canvas.evaluate(_LINES_ACROSS) <= 64
 
 
+@pytest.mark.thorough
 def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "memory", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -364,6 +369,7 @@ def test_memory_names_the_tile_under_the_pointer(lab: Lab, chromium: str) -> Non
         notebook.screenshot("memory_whole", view)
 
 
+@pytest.mark.thorough
 def test_tabs_are_moved_through_by_keyboard(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "tabs", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -467,6 +473,7 @@ took = time.perf_counter() - start
 shown"""
 
 
+@pytest.mark.thorough
 def test_a_hundred_thousand_events_are_all_there(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "many", MANY.format(count=100_000)) as (page, notebook):
         view = view_of(notebook)
@@ -510,6 +517,7 @@ def test_an_exported_page_shows_picture_and_text_without_kernel_and_network(
 CHARTS = "matmul_result.chart('utilisation')"
 
 
+@pytest.mark.thorough
 def test_charts_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:
     sizes = CHARTS.replace("utilisation", "transfer_sizes")
     with opened(lab, chromium, "charts", SETUP, MATMUL, CHARTS, sizes) as (page, notebook):

@@ -52,6 +52,7 @@ def test_a_terminal_shows_how_far_work_is(tmp_path: Path):
     assert json.loads(done.stdout)["kernel"] == "long"
 
 
+@pytest.mark.thorough
 def test_a_file_gets_nothing_of_it(tmp_path: Path):
     done = run(tmp_path, subprocess.PIPE)
     assert done.stderr == b""

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.thorough import first
+
 TEST = """
 import numpy as np
 import nki
@@ -90,11 +92,13 @@ def test_options_reach_kernels(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "code"),
-    [
-        ((), "NKI206"),
-        ((), "NKI120"),
-        (("--nki-version", "0.6", "--nki-allow", "NKI206", "--nki-max-trips", "3"), "NKI407"),
-    ],
+    first(
+        [
+            ((), "NKI206"),
+            ((), "NKI120"),
+            (("--nki-version", "0.6", "--nki-allow", "NKI206", "--nki-max-trips", "3"), "NKI407"),
+        ]
+    ),
 )
 def test_an_older_kernel_and_a_long_loop(tmp_path, options, code):
     done = run(tmp_path, "--nki-aliases", "-k", "test_older", *options)
@@ -116,14 +120,16 @@ def test_without_options_nothing_is_changed(tmp_path):
 
 @pytest.mark.parametrize(
     ("options", "words"),
-    [
-        (("--nki-target", "trn0"), "ERROR: --nki-target: there is no target `trn0`"),
-        (("--nki-capacity", "no"), "ERROR: --nki-capacity: `no` is not one of error, finding"),
-        (("--nki-skip", "nope"), "ERROR: --nki-skip: the pass `nope` cannot be left out"),
-        (("--nki-allow", "NKI203"), "cannot be allowed"),
-        (("--nki-max-trips", "0"), "above 0"),
-        (("--nki-version", "0.9"), "ERROR: --nki-version: `0.9` is not one of 0.1"),
-    ],
+    first(
+        [
+            (("--nki-target", "trn0"), "ERROR: --nki-target: there is no target `trn0`"),
+            (("--nki-capacity", "no"), "ERROR: --nki-capacity: `no` is not one of error, finding"),
+            (("--nki-skip", "nope"), "ERROR: --nki-skip: the pass `nope` cannot be left out"),
+            (("--nki-allow", "NKI203"), "cannot be allowed"),
+            (("--nki-max-trips", "0"), "above 0"),
+            (("--nki-version", "0.9"), "ERROR: --nki-version: `0.9` is not one of 0.1"),
+        ]
+    ),
 )
 def test_wrong_values_are_told_before_any_test(tmp_path, options, words):
     done = run(tmp_path, *options)

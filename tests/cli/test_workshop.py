@@ -158,6 +158,7 @@ def check(found: Examination, name: str):
     return one
 
 
+@pytest.mark.thorough
 @pytest.mark.slow
 @pytest.mark.notebook
 def test_the_check_before_a_class_starts_what_a_class_needs(

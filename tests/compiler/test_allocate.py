@@ -32,6 +32,7 @@ from tests.compiler.programs import (
     shared_bytes,
     simulated,
 )
+from tests.thorough import examples
 
 FINDING = Choices(capacity="finding")
 
@@ -48,7 +49,7 @@ MACHINES = {
 }
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.integers(0, 10**6), st.sampled_from(sorted(MACHINES)))
 def test_random_programs_keep_their_values_in_their_places(seed, machine):
     pick = random.Random(seed)

@@ -6,12 +6,13 @@ from hypothesis import strategies as st
 
 from nki_lab.compiler.passes.free_places import FreePlaces, lowest_places
 from nki_lab.ir.program.lifetimes import Lifetime
+from tests.thorough import examples
 
 SIZES = st.sampled_from((1, 2, 4, 8, 12, 16, 32))
 ALIGN = st.sampled_from((1, 2, 4))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(st.booleans(), SIZES, ALIGN, st.integers(0, 99)), max_size=60),
        st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20)), max_size=3))  # fmt: skip
 def test_places_in_use_never_share_a_byte(events, reserved):
@@ -93,7 +94,7 @@ def test_places_around_explicit_addresses():
 lives = st.tuples(st.integers(0, 20), st.integers(0, 8)).map(lambda t: Lifetime(t[0], t[0] + t[1]))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.tuples(SIZES, ALIGN, lives), max_size=20),
        st.lists(st.tuples(st.integers(0, 60), SIZES, lives), max_size=4))  # fmt: skip
 def test_lowest_places_share_no_byte_while_in_use(tiles, fixed):

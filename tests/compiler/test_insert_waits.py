@@ -27,6 +27,7 @@ from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
 from tests.compiler.check_schedule import check_schedule
 from tests.compiler.programs import SMALL, compiled, passed, random_program, traced
 from tests.ir.views import byte_numbers, views
+from tests.thorough import examples
 
 
 class Bytes:
@@ -133,7 +134,7 @@ def unguarded(kernel, needed=None):
     return sorted((a, b) for a, b in needed or conflicts(kernel) if a not in done[b])
 
 
-@settings(max_examples=120)
+@settings(max_examples=examples(120))
 @given(st.randoms(use_true_random=False), st.sampled_from(("trn2", "small")))
 def test_every_dependence_is_guarded(pick, target):
     kernel = random_program(pick, length=30, tiles=6, target=MACHINES[target])
@@ -144,7 +145,7 @@ def test_every_dependence_is_guarded(pick, target):
     assert unguarded(kernel) == []
 
 
-@settings(max_examples=25)
+@settings(max_examples=examples(25))
 @given(st.randoms(use_true_random=False), st.sampled_from(("trn2", "small")))
 def test_no_wait_is_implied_by_the_others(pick, target):
     """Without a wait, nothing else says that the instruction it names has finished."""
@@ -347,7 +348,7 @@ def test_views_of_another_shape_meet_in_hbm(other):
     assert dependences(traced(b)) == [(), (0,)]
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_dependences_in_hbm_miss_nothing(data):
     b = Builder(TRN2)

@@ -45,6 +45,7 @@ from tests.compiler.programs import (
     simulated,
     traced,
 )
+from tests.thorough import examples
 
 AS_WRITTEN = Choices(skip_passes=("schedule",))
 
@@ -65,7 +66,7 @@ def ids(kernel):
     return [i.ident for i in kernel.instructions]
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.randoms(use_true_random=False), st.sampled_from((TRN2, SMALL)))
 def test_random_programs_compute_the_same_in_another_order(pick, target):
     before = random_program(pick, length=30, tiles=6, target=target)
@@ -103,6 +104,7 @@ def random_loop(seed: int, stop: int | None) -> Kernel:
     return traced(b, [made.out])
 
 
+@pytest.mark.thorough
 def test_no_random_loop_gets_slower():
     """However often it runs, also where a register decides, and where it runs too often to be timed as it is."""
     faster = 0
@@ -129,7 +131,8 @@ def test_most_random_programs_are_moved():
     assert moved >= 10
 
 
-@settings(max_examples=40)
+@pytest.mark.thorough
+@settings(max_examples=examples(40))
 @given(st.randoms(use_true_random=False), st.sampled_from((TRN1, TRN2, TRN3)))
 def test_no_random_program_gets_slower(pick, target):
     before = random_program(pick, length=58, tiles=8, target=target)

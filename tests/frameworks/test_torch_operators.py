@@ -475,3 +475,19 @@ def test_an_interrupt_ends_a_compiled_step(x):
     with interrupted_once(), pytest.raises(KeyboardInterrupt):
         step(x)
     torch.testing.assert_close(step(x), 2 * x)
+
+
+def test_a_kernel_that_is_no_operator_is_refused_by_a_compiler(x):
+    @nki.jit
+    def doubled(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        nl.store(out, nl.add(nl.load(x), nl.load(x)))
+        return out
+
+    calls = (doubled, lambda x: nki_lab.run(doubled, x).value)
+    for call in calls:
+        with pytest.raises(KernelArgument, match=r"torch\.compile"):
+            torch.compile(lambda x, call=call: call(x), backend="eager")(x)
+    kept_out = torch.compiler.disable(doubled)
+    beside = torch.compile(lambda x: kept_out(x) + 1, backend="eager")
+    torch.testing.assert_close(beside(x), 2 * x + 1)

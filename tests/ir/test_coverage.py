@@ -10,6 +10,7 @@ from nki_lab.ir.tensor.coverage import Coverage, Written, covers_once
 from nki_lab.targets.spaces import PRIVATE_HBM
 from tests.ir.memory import elements, tensor
 from tests.ir.views import byte_numbers, storages, touched, views
+from tests.thorough import examples
 
 
 @st.composite
@@ -20,7 +21,7 @@ def histories(draw):
     return storage, events
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(histories())
 def test_coverage_equals_a_mask_of_bytes(history):
     storage, events = history
@@ -41,7 +42,7 @@ def test_coverage_equals_a_mask_of_bytes(history):
             assert missing == tuple(np.argwhere(~known)[0])
 
 
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 @given(histories())
 def test_covers_once_is_true_only_for_a_dense_walk(history):
     _, events = history

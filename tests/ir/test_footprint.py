@@ -20,6 +20,7 @@ from nki_lab.ir.tensor.footprint import (
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 from tests.ir.memory import tensor
 from tests.ir.views import storages, touched, views
+from tests.thorough import examples
 
 
 def rectangle(box, nbytes):
@@ -36,7 +37,7 @@ def pairs(draw):
     return draw(views(storage)), draw(views(storage))
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(pairs())
 def test_no_byte_is_left_out(pair):
     for view in pair:
@@ -49,7 +50,7 @@ def test_no_byte_is_left_out(pair):
         assert low <= where[0] and where[-1] < high
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(pairs())
 def test_overlap_misses_no_shared_byte(pair):
     a, b = pair
@@ -63,7 +64,7 @@ def test_whether_views_share_a_byte_is_decided_exactly(monkeypatch, tries):
     monkeypatch.setattr(footprints, "_TRIES", tries)
     footprints._share.cache_clear()
 
-    @settings(max_examples=300)
+    @settings(max_examples=examples(300))
     @given(pairs())
     def check(pair):
         a, b = pair
@@ -116,7 +117,7 @@ def test_large_strided_views_are_told_apart():
     assert share_bytes(columns, whole[4094:4095, 4095:])
 
 
-@settings(max_examples=600)
+@settings(max_examples=examples(600))
 @given(pairs())
 def test_what_covers_holds_every_byte(pair):
     a, b = pair

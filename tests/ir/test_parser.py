@@ -9,6 +9,7 @@ from nki_lab.ir.text.parser import parse_kernel
 from nki_lab.ir.text.printer import print_kernel
 from nki_lab.targets import TRN2
 from tests.ir.programs import DEFINITIONS, NAMES, facts, finished
+from tests.thorough import examples
 
 FINISHED = print_kernel(finished(), comments=False)
 WHOLE = FINISHED.replace(
@@ -172,7 +173,7 @@ edits = st.tuples(st.floats(0, 1), st.integers(0, 12), st.sampled_from(PIECES))
 
 
 @given(st.lists(edits, min_size=1, max_size=4))
-@settings(max_examples=1500)
+@settings(max_examples=examples(1500))
 def test_any_edit_of_a_text_is_read_or_refused(edits):
     text = WHOLE
     for where, length, piece in edits:

@@ -10,6 +10,7 @@ from nki_lab.dtypes import bfloat16, float32, uint8
 from nki_lab.errors import OutOfBounds, ViewError
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 from tests.ir.memory import elements, memory_of, tensor
+from tests.thorough import examples
 
 DTYPES = st.sampled_from([float32, bfloat16, uint8])
 
@@ -23,7 +24,7 @@ def addresses(pattern, offset):
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_pattern_in_hbm_is_as_strided_over_the_storage(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
     held, asked = data.draw(DTYPES), data.draw(DTYPES)
@@ -52,7 +53,7 @@ def test_a_pattern_in_hbm_is_as_strided_over_the_storage(data):
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_a_pattern_on_chip_stays_within_each_partition(data):
     rows, row = data.draw(st.sampled_from([2, 8])), data.draw(st.integers(1, 9))
     memory = memory_of((rows, row), float32)
@@ -91,7 +92,7 @@ def sizes_of(groups, sizes):
 
 
 @given(st.data())
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 def test_rearrange_is_reshape_transpose_reshape(data):
     names = [f"n{k}" for k in range(data.draw(st.integers(1, 4)))]
     sizes = {n: data.draw(st.integers(1, 4)) for n in names}
@@ -120,7 +121,7 @@ def test_rearrange_is_reshape_transpose_reshape(data):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_an_ellipsis_stands_for_the_axes_between(data):
     shape = tuple(data.draw(st.lists(st.integers(1, 4), min_size=2, max_size=4)))
     memory = memory_of(shape, float32)

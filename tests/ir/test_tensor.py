@@ -11,6 +11,7 @@ from nki_lab.ir.tensor.storage import Storage, leaves_storage
 from nki_lab.ir.tensor.view import DynamicSlice, NkiTensor, whole_view
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF, SHARED_HBM
 from tests.ir.memory import elements, memory_of, tensor
+from tests.thorough import examples
 
 # -- random chains against NumPy -------------------------------------------------------------------------------------
 
@@ -191,7 +192,7 @@ STEPS = (
 
 
 @given(st.data())
-@settings(max_examples=500)
+@settings(max_examples=examples(500))
 def test_chains_of_views_address_what_numpy_addresses(data):
     buffer = data.draw(st.sampled_from([SBUF, PSUM, PRIVATE_HBM, SHARED_HBM]))
     dtype = data.draw(st.sampled_from([float32, bfloat16, uint8]))

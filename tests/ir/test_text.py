@@ -34,6 +34,7 @@ from tests.ir.programs import (
     probe_scale,
     scaled,
 )
+from tests.thorough import examples
 
 
 def line_of(text: str) -> int:
@@ -199,7 +200,7 @@ def test_any_value_and_any_name_survive(value, name):
 
 
 @given(st.data())
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 def test_any_view_survives(data):
     memory = data.draw(st.sampled_from([SBUF, SHARED_HBM]))
     sizes = st.lists(st.integers(1, 5), min_size=2, max_size=4)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import nki_lab.language as nl
 from nki_lab.api import isa as nisa
 from nki_lab.runtime import jit, run
+from tests.thorough import examples
 
 X = np.random.default_rng(3).integers(-9, 10, (64, 6)).astype(np.float32)
 COMMANDS = nisa.reduce_cmd
@@ -122,7 +123,7 @@ def model(program):
 
 
 @given(program=st.lists(steps(), min_size=1, max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_accumulators_after_any_program(program):
     def kernel(x):
         tile = nl.load(x)

@@ -189,6 +189,7 @@ def test_a_live_view_keeps_its_run_until_its_cell_runs_again(started, arrays, mo
     assert not alive(arrays)
 
 
+@pytest.mark.thorough
 def test_hundreds_of_different_cells_take_little_memory():
     """The resident memory of a process of its own, so that nothing of other tests is counted; the bar is 10 MB."""
     grown = subprocess.run(

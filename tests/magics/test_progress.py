@@ -88,12 +88,14 @@ def streams(messages: list[dict[str, Any]]) -> str:
     return "".join(m["content"]["text"] for m in messages if m["msg_type"] == "stream")
 
 
+@pytest.mark.thorough
 def test_nothing_is_shown_where_a_notebook_is_only_executed(front_end: FrontEnd):
     messages = front_end.run(WORK)
     assert streams(messages) == "first\nlast\n"
     assert {m["msg_type"] for m in messages} == {"stream"}
 
 
+@pytest.mark.thorough
 def test_an_output_is_updated_and_empty_at_the_end(front_end: FrontEnd):
     messages = front_end.run(WORK, {"cellId": "one"})
     assert streams(messages) == "first\nlast\n"

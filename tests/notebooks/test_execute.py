@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from nki_lab.cli.main import app
 from nki_lab.cli.notebook_file import clean
+from tests.thorough import first
 
 ROOT = Path(__file__).parents[2]
 RUN = """\
@@ -89,16 +90,22 @@ def test_the_report_is_that_of_the_last_run(write):
 
 @pytest.mark.parametrize(
     ("cell", "words"),
-    [
-        ("1 / 0", "cell [2] raises ZeroDivisionError\n\n"),
-        (RUN.replace("x + x", "x"), "cell [2] raises CheckFailed\n\nerror[NKI601]: the result"),
-        ("%nosuch", "cell [2] raises UsageError\n\nUsageError: Line magic function `%nosuch`"),
-        ("%%capture\n1 / 0", "cell [2] raises ZeroDivisionError\n\n"),
-        ("%%capture\n%nosuch", "cell [2] raises UsageError\n\n"),
-        (f"%%capture\n{RUN.replace('x + x', 'x')}", "cell [2] raises CheckFailed\n\nerror[NKI601]"),
-        ("import time\ntime.sleep(60)", "a cell took more than 5 seconds"),
-        ("import os\nos._exit(1)", "the kernel died"),
-    ],
+    first(
+        [
+            ("1 / 0", "cell [2] raises ZeroDivisionError\n\n"),
+            (RUN.replace("x + x", "x"), "cell [2] raises CheckFailed\n\nerror[NKI601]: the result"),
+            ("%nosuch", "cell [2] raises UsageError\n\nUsageError: Line magic function `%nosuch`"),
+            ("%%capture\n1 / 0", "cell [2] raises ZeroDivisionError\n\n"),
+            ("%%capture\n%nosuch", "cell [2] raises UsageError\n\n"),
+            (
+                f"%%capture\n{RUN.replace('x + x', 'x')}",
+                "cell [2] raises CheckFailed\n\nerror[NKI601]",
+            ),
+            ("import time\ntime.sleep(60)", "a cell took more than 5 seconds"),
+            ("import os\nos._exit(1)", "the kernel died"),
+        ],
+        2,
+    ),
 )
 def test_the_first_cell_that_fails_ends_it(write, cell: str, words: str):
     path = write(LOAD, cell, "print('not reached')")

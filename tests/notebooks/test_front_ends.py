@@ -55,7 +55,7 @@ def test_every_view_leaves_text_and_a_picture_and_is_seen_offline(every, chromiu
         assert not any("nki" in error for error in console.errors)
 
 
-@pytest.mark.parametrize("path", first(NOTEBOOKS, 2), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", first(NOTEBOOKS), ids=lambda path: path.stem)
 def test_the_workshop_is_seen_offline(path: Path, chromium, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     stored = displays(

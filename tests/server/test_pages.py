@@ -147,6 +147,7 @@ def test_odd_paths_are_not_there(server: RunningServer, folder: Path) -> None:
             (folder / name).unlink()
 
 
+@pytest.mark.thorough
 def test_paths_of_random_bytes_are_never_a_fault_of_the_server(server: RunningServer) -> None:
     chance = random.Random(7)
     parts = [
@@ -195,6 +196,7 @@ def test_a_file_that_is_not_what_it_seems_is_one_sentence(
     assert not list(folder.rglob("executed"))
 
 
+@pytest.mark.thorough
 def test_parquet_without_pyarrow_says_what_to_install(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "pyarrow.py").write_text("raise ImportError('not here')")
     with RunningServer(

@@ -19,9 +19,10 @@ from nki_lab.runtime import jit, run
 from tests.compiler.programs import failing
 from tests.ir.test_tensor import STEPS, pattern_step, view_step
 from tests.simulator.kernels import in_register, one, read_through
+from tests.thorough import examples
 
 DTYPES = st.sampled_from([np.float32, np.int8, np.uint16])
-FEW = settings(max_examples=60, deadline=None)
+FEW = settings(max_examples=examples(60), deadline=None)
 
 
 def table(data, least=1, most=3):

@@ -25,6 +25,7 @@ from nki_lab.targets import TRN2
 from nki_lab.targets.spaces import PRIVATE_HBM, PSUM, SBUF
 from tests.compiler.programs import compiled
 from tests.ir.views import byte_numbers, views
+from tests.thorough import examples
 
 SHARED = Choices(shared_bytes=True)
 X = np.arange(128 * 16, dtype=np.float32).reshape(128, 16)
@@ -47,7 +48,7 @@ def placed(draw):
     return kernel, whole, draw(st.lists(views(whole.storage), min_size=1, max_size=4))
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(placed(), st.sampled_from((Choices(), SHARED)))
 def test_every_element_is_where_the_view_says(drawn, options):
     kernel, whole, some = drawn
