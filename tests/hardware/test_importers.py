@@ -66,7 +66,7 @@ def test_a_name_of_nothing_is_one_sentence(name: str) -> None:
     with pytest.raises(BadFile) as error:
         load_profile(name)
     assert "\n" not in error.value.message
-    with pytest.raises(BadFile, match="no file|not a file"):
+    with pytest.raises(BadFile, match=r"no file|not a file"):
         read_program(name)
 
 
