@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page
 from tests.browser.lab import Lab
 from tests.thorough import first
 
-pytestmark = pytest.mark.browser
+pytestmark = [pytest.mark.browser, pytest.mark.thorough]
 
 KERNEL = """\
 %%nki --target trn2 --run 'multiply(a, b)'

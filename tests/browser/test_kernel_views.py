@@ -24,7 +24,7 @@ from tests.browser.test_views import (
     view_of,
 )
 
-pytestmark = [pytest.mark.browser, pytest.mark.slow]
+pytestmark = [pytest.mark.browser, pytest.mark.slow, pytest.mark.thorough]
 
 GATHER = """\
 %%nki --run "gather(x, index)" --target trn2
@@ -59,7 +59,6 @@ def chosen_line(view: Locator) -> str:
     return line.inner_text()
 
 
-@pytest.mark.thorough
 def test_lines_findings_and_program_lead_to_each_other(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "lines", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -94,7 +93,6 @@ def test_lines_findings_and_program_lead_to_each_other(lab: Lab, chromium: str) 
         assert "a = nl.load(aT[" in chosen_line(view)
 
 
-@pytest.mark.thorough
 def test_enter_lists_the_instructions_of_a_line_where_the_source_is_alone(
     lab: Lab, chromium: str
 ) -> None:
@@ -114,7 +112,6 @@ def test_enter_lists_the_instructions_of_a_line_where_the_source_is_alone(
         listed.first.wait_for(state="hidden")
 
 
-@pytest.mark.thorough
 def test_a_pass_is_read_by_its_differences(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "differences", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -164,7 +161,6 @@ def tip_at(page: Page, canvas: Locator, across: float, down: float) -> str:
     return tip.inner_text()
 
 
-@pytest.mark.thorough
 def test_the_elements_of_operands_are_named_with_index_address_and_value(
     lab: Lab, chromium: str
 ) -> None:
@@ -221,7 +217,6 @@ def test_tensors_of_any_rank_are_reached_by_their_index(lab: Lab, chromium: str)
         notebook.screenshot("rank_4", panel)
 
 
-@pytest.mark.thorough
 def test_values_are_coloured_and_what_is_no_number_is_flagged(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "values", SETUP, ROWS, GATHER) as (page, notebook):
         view = view_of(notebook)
@@ -252,7 +247,6 @@ def held(*moment):
 display(replace(run, held=held), ("layout",))"""
 
 
-@pytest.mark.thorough
 def test_a_first_look_that_takes_its_time_says_what_it_waits_for(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "slow", SETUP, ROWS, GATHER, SLOW) as (page, _):
         page.locator(".jp-CodeCell").nth(3).scroll_into_view_if_needed()
@@ -263,7 +257,6 @@ def test_a_first_look_that_takes_its_time_says_what_it_waits_for(lab: Lab, chrom
         assert "Running" not in panel.locator(".nki-legend").inner_text()
 
 
-@pytest.mark.thorough
 def test_a_product_is_played_and_stepped(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "array", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -301,7 +294,6 @@ def test_a_product_is_played_and_stepped(lab: Lab, chromium: str) -> None:
         assert "K, summed over" in tab(view, "layout").inner_text()
 
 
-@pytest.mark.thorough
 def test_the_data_flow_is_followed_with_the_keyboard(lab: Lab, chromium: str) -> None:
     with opened(lab, chromium, "graph", SETUP, MATMUL) as (page, notebook):
         view = view_of(notebook)
@@ -344,7 +336,6 @@ def test_two_views_on_a_page_do_not_know_each_other(lab: Lab, chromium: str) -> 
 CHARTS = "matmul_result.chart('roofline')"
 
 
-@pytest.mark.thorough
 def test_rooflines_and_rates_are_drawn_by_plotly(lab: Lab, chromium: str) -> None:
     rates = CHARTS.replace("roofline", "transfer_rates")
     with opened(lab, chromium, "roofline", SETUP, MATMUL, CHARTS, rates) as (page, notebook):
