@@ -1,10 +1,14 @@
 """Tests that `import nki` finds nki_lab when asked to, and never where the official package is."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+from nki_lab.errors import NotModelled
 
 ROOT = Path(__file__).parents[2]
 
@@ -194,3 +198,12 @@ for _ in range(2):
 """)
         == ["nki_lab.language", "None"] * 2
     )
+
+
+def test_a_framework_that_looks_through_all_modules_finds_no_names_of_its_own():
+    """PyTorch's inductor asks every module for `torch`: an error would end its compilation."""
+    names = {"module": importlib.import_module("nki_lab.api.compiler")}
+    exec(compile("found = hasattr(module, 'torch')", np.__file__, "exec"), names)
+    assert names["found"] is False
+    with pytest.raises(NotModelled):
+        exec(compile("module.torch", __file__, "exec"), names)
