@@ -57,6 +57,9 @@ def run_child(
         held: file descriptors that it holds open, so that a lock lasts as long as it runs.
     """
     name = Path(arguments[0]).name
+    output = _Output(
+        folder / "output.txt", say
+    )  # first: where it cannot be written, nothing is started
     try:
         child = subprocess.Popen(
             arguments,
@@ -69,11 +72,11 @@ def run_child(
             pass_fds=tuple(held),
         )
     except OSError as error:
+        output.close()
         raise ToolchainError(
             f"{name} cannot be started: {headline(error)}",
             help="look at %nki_doctor, which shows the interpreter and the tools that are used",
         ) from None
-    output = _Output(folder / "output.txt", say)
     try:
         _follow(child, output, time.monotonic() + seconds)
     except _Expired:

@@ -122,6 +122,11 @@ class KernelFiles:
         """Add a function, and return the number of its definition."""
         if id(function) in self._numbers:
             return self._numbers[id(function)][1]
+        if hasattr(function, "__wrapped__"):  # its text would be that of the function inside
+            raise self._refusal(
+                f"`{what}` is wrapped by a decorator",
+                "call the function without the decorator, or write what it adds into the kernel",
+            )
         node = source.definition
         if not isinstance(node, ast.FunctionDef):
             raise self._refusal(

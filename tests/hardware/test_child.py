@@ -185,3 +185,10 @@ def test_a_child_that_runs_on_keeps_the_core(tmp_path, monkeypatch):
     with core_lock(tmp_path, 0, "next", say):
         assert len(told) == 1 and "which runs k" in told[0]
     orphan.wait()
+
+
+def test_nothing_is_started_where_its_output_cannot_be_kept(tmp_path):
+    (tmp_path / "output.txt").mkdir()
+    with pytest.raises(ToolchainError, match="cannot be written"):
+        run(tmp_path, "touch started; sleep 1")
+    assert not (tmp_path / "started").exists()

@@ -243,6 +243,22 @@ def reads_thing(x):
     return nl.multiply(x, THING)  # noqa: F821
 
 
+def tenfold(function):
+    @functools.wraps(function)
+    def wrapper(tile):
+        return nl.multiply(function(tile), 10.0)
+
+    return wrapper
+
+
+def wrapped():
+    @tenfold
+    def add_three(tile):
+        return nl.add(tile, 3.0)
+
+    return add_three
+
+
 def imports_ours(x):
     from nki_lab import dtypes
 
@@ -254,12 +270,13 @@ def imports_ours(x):
     [
         (reads_thing, nki_lab, "module nki_lab.*official package has no such names"),
         (reads_thing, lambda tile: tile, "is a lambda"),
+        (reads_thing, wrapped(), "is wrapped by a decorator"),
         (reads_thing, Elsewhere(), "an object of tests.hardware"),
         (reads_thing, np.zeros(1 << 18), "array of 2,097,152 bytes(.|\n)*pass it as an argument"),
         (reads_thing, [[None, {1: Elsewhere()}]], "an object of tests.hardware"),
         (imports_ours, 1, "imports nki_lab(.|\n)*import from nki"),
     ],
-    ids=["ours", "lambda", "object", "large", "nested", "import"],
+    ids=["ours", "lambda", "wrapped", "object", "large", "nested", "import"],
 )
 def test_what_cannot_go_says_so(function, thing, words):
     with pytest.raises(KernelArgument, match=f"(?s)cannot go to the process.*{words}"):
