@@ -10,13 +10,12 @@ import gzip
 import hashlib
 import io
 import json
-import struct
 import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from nki_lab.hardware.neff import PARTITION_BYTES
+from nki_lab.hardware.neff import HEADER, PARTITION_BYTES
 from nki_lab.ir.tensor.view import NkiTensor
 from nki_lab.profiler.formats.perfetto import block, text
 from nki_lab.profiler.profile import Profile
@@ -125,8 +124,8 @@ def write_neff(result: Result, path: str | Path) -> Path:
         "sg00/SP.bin": bytes(64 * len(moved)),
     }  # fmt: skip
     payload = _packed(files)
-    header = struct.pack(
-        "<5Q128sI32s16s256sI64sQI468s", 2, 1024, len(payload), 2, 0, b"", 1, hashlib.md5(payload).digest(),
+    header = HEADER.pack(
+        2, HEADER.size, len(payload), 2, 0, b"", 1, hashlib.md5(payload).digest(),
         _uuid(payload), b"file.neff", 1, b"\1", 0, 1, b"",
     )  # fmt: skip
     path = Path(path)
@@ -136,7 +135,7 @@ def write_neff(result: Result, path: str | Path) -> Path:
 
 def write_ntff(neff: str | Path, path: str | Path) -> Path:
     """Write the header of the NTFF that a capture of a NEFF would have."""
-    payload = Path(neff).read_bytes()[1024:]
+    payload = Path(neff).read_bytes()[HEADER.size :]
     message = text(1, "file.neff") + block(2, _uuid(payload))
     path = Path(path)
     header = bytes([5]) + len(message).to_bytes(8, "little")

@@ -10,22 +10,21 @@ from __future__ import annotations
 
 import os
 import shlex
-import shutil
 import tempfile
 from pathlib import Path
 
 from nki_lab.errors import BadFile, ToolchainError
 from nki_lab.hardware.diagnose import diagnose
 from nki_lab.hardware.neff import belongs, is_neff, is_ntff, read_neff, read_uuid
-from nki_lab.hardware.probe import output_of
+from nki_lab.hardware.probe import Places, find_tool, output_of
 from nki_lab.profiler.formats.files import is_profile
 from nki_lab.profiler.formats.imported import Chip
 from nki_lab.profiler.profile import Profile
 from nki_lab.progress import doing
 
-#: Official tools that decode captures, the one with more to tell first, and where they are when they are not on PATH.
+#: Official tools that decode captures, the one with more to tell first, and where they are.
 TOOLS = ("neuron-explorer", "neuron-profile")
-_FOLDER = "/opt/aws/neuron/bin"
+_PLACES = Places()
 #: Seconds that a tool may take for an export.
 _SECONDS = 600.0
 _LISTED = 5
@@ -119,7 +118,7 @@ def _exported(
     end_ns: float | None,
 ) -> Profile:
     """Return the profile of a capture, which an official tool exports."""
-    found = {name: shutil.which(name) or shutil.which(name, path=_FOLDER) for name in TOOLS}
+    found = {name: find_tool(name, _PLACES) for name in TOOLS}
     tool = next((name for name in TOOLS if found[name]), None)
     if tool is None:
         names = f"-n {shlex.quote(neff.name)} -s {shlex.quote(ntff.name)}"

@@ -187,7 +187,7 @@ def probe(places: Places | None = None, choices: Choices | None = None) -> Repor
         choices: name the interpreters; what is chosen now by default.
     """
     places, choices = places or Places(), choices or Choices.current()
-    tools = {name: path for name in TOOLS if (path := _tool(name, places))}
+    tools = {name: path for name in TOOLS if (path := find_tool(name, places))}
     rung, devices = _neuron_ls(tools.get("neuron-ls"), places)
     rungs = [rung]
     files = sorted(
@@ -237,14 +237,15 @@ def probe(places: Places | None = None, choices: Choices | None = None) -> Repor
 
 def users() -> tuple[User, ...]:
     """Return the processes that hold cores now; nothing where neuron-ls is missing or does not tell."""
-    devices = _neuron_ls(_tool("neuron-ls", Places()), Places())[1]
+    devices = _neuron_ls(find_tool("neuron-ls", Places()), Places())[1]
     return tuple(dict.fromkeys(user for device in devices for user in device.users))
 
 
 # -- devices ---------------------------------------------------------------------------------------------------------
 
 
-def _tool(name: str, places: Places) -> Path | None:
+def find_tool(name: str, places: Places) -> Path | None:
+    """Return where an official tool is, on PATH or in the folder of the tools; None where it is in neither."""
     path = shutil.which(name) or shutil.which(name, path=str(places.tools))
     return Path(path) if path else None
 

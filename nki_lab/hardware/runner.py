@@ -33,7 +33,7 @@ from nki_lab.source import printable
 #: Seconds that a compilation and an execution may take together where no time limit is given.
 LIMIT_S = 900.0
 _WORKER = Path(__file__).with_name("worker.py")
-_TOOLS, _LIBRARIES = "/opt/aws/neuron/bin", "/opt/aws/neuron/lib"
+_TOOLS, _LIBRARIES = str(probe.Places().tools), "/opt/aws/neuron/lib"
 #: The module of the official decorators, by its package.
 NAMESPACES = {"nki": "nki", "neuronxcc": "neuronxcc.nki"}
 #: How a kernel of a package is run: a name in `worker.ACTIONS`.

@@ -11,6 +11,7 @@ from nki_lab import load_profile
 from nki_lab.errors import BadFile, ToolchainError
 from nki_lab.hardware import importers
 from nki_lab.hardware.neff import read_neff as read_program
+from nki_lab.hardware.probe import Places
 from nki_lab.profiler.formats.profile_json import to_json
 from nki_lab.profiler.profile import Profile
 from tests.hardware.standin.files import read_neff, write_neff, write_ntff
@@ -74,7 +75,7 @@ def test_without_a_tool_the_command_to_run_is_named(
     capture: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/usr/bin:/bin")
-    monkeypatch.setattr(importers, "_FOLDER", str(capture))
+    monkeypatch.setattr(importers, "_PLACES", Places(tools=capture))
     with pytest.raises(ToolchainError, match="neither is installed here") as error:
         load_profile(capture / "profile.ntff")
     command = "neuron-explorer view -n z.neff -s profile.ntff --output-format json --output-file profile.json"

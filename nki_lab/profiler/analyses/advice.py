@@ -14,6 +14,8 @@ from nki_lab.source import place_text, text_of
 CATEGORY = "advice"
 #: What stands between what was found and what to write instead.
 HELP = ". Help: "
+#: Advice that saves less of the run is not worth a line.
+LEAST_GAIN = 0.01
 _PLACES_SHOWN = 3
 _SHOWN = 6
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from nki_lab.profiler.analyses.advice import Advice, Advices
+from nki_lab.profiler.analyses.advice import LEAST_GAIN, Advice, Advices
 from nki_lab.profiler.analyses.source_lines import transfer_lines
 from nki_lab.profiler.data import ProfileData
 from nki_lab.profiler.intervals import covered_ns
@@ -18,14 +18,13 @@ from nki_lab.profiler.schema import TRANSFERS
 
 #: Loads of a tensor from which on it is told, as in Neuron Explorer.
 _MOST_LOADS = 2
-_LEAST_GAIN = 0.01
 _BOUND = "what the change takes away by itself; a measured run is not timed again"
 
 
 def measured_advice(profile: ProfileData) -> Advices:
     """Return advice on a measured run, the largest gain first."""
     found = [*_small_transfers(profile), *_reloads(profile)]
-    worth = [advice for advice in found if advice.gain_share > _LEAST_GAIN]
+    worth = [advice for advice in found if advice.gain_share > LEAST_GAIN]
     return Advices(sorted(worth, key=lambda advice: -advice.gain_ns))
 
 

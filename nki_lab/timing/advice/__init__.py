@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from nki_lab.errors import NkiError
-from nki_lab.profiler.analyses.advice import Advice, Advices
+from nki_lab.profiler.analyses.advice import LEAST_GAIN, Advice, Advices
 from nki_lab.progress import phase
 from nki_lab.timing.advice import (
     array_fill,
@@ -66,8 +66,6 @@ RULES: tuple[AdviceRule, ...] = (
     ramp_up.RULE,
 )
 
-#: Advice that saves less of the run is not worth a line.
-LEAST_GAIN = 0.01
 #: Programs up to this size are timed again without being asked: some 2 us per instruction and proposal.
 TIMED_AT_ONCE = 30_000
 #: So many instructions are compiled again over all edits, without being asked and when somebody asks: some 60 us each.

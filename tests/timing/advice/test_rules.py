@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 import nki_lab.language as nl
+from nki_lab.profiler.analyses.advice import LEAST_GAIN
 from nki_lab.targets import get_target
 from nki_lab.targets.engines import SCALAR, VECTOR, Engine
-from nki_lab.timing.advice import LEAST_GAIN, RULES, advise, array_fill
+from nki_lab.timing.advice import RULES, advise, array_fill
 from nki_lab.timing.advice.balance import RULE as IMBALANCE
 from nki_lab.timing.advice.evidence import Evidence
 from nki_lab.timing.advice.ramp_up import RULE as RAMP_UP
