@@ -347,7 +347,7 @@ def _place(eqn: Any) -> Place | None:
     traceback = eqn.source_info.traceback
     for frame in traceback.frames if traceback is not None else ():
         name = frame.file_name
-        hidden = is_of_library(name) or is_of_package(name) or name.startswith(("<frozen", _HOME))
+        hidden = is_of_library(name) or is_of_package(name) or name.startswith(_HOME)
         if not hidden:
             return place_at(name, frame.line_num)
     return None

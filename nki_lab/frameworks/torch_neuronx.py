@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -82,12 +82,8 @@ class NkiCaller:
     def _of(self, grid: Any) -> TorchOperator:
         if grid not in self._operators:
             launched = self.kernel if grid is None else self.kernel[grid]
-            options: dict[str, Iterable[str] | None] = dict.fromkeys(
-                ("backward", "save", "no_grad", "wrt", "shapes", "results", "types", "autocast")
-            )
-            options["mutates"] = ()
             name = f"nki_kernel_wrapper::{self.kernel.__name__}"
-            self._operators[grid] = make_operator(name, launched, options)
+            self._operators[grid] = make_operator(name, launched, {})
         return self._operators[grid]
 
     def __getitem__(self, grid: Any) -> Any:

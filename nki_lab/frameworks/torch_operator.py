@@ -105,17 +105,17 @@ def _again(versioned: str, name: str, kernel: Any, options: dict[str, Any]) -> T
 
 
 def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOperator:
-    """Register a kernel as an operator; `options` are those of `nki_lab.torch.custom_op`."""
+    """Register a kernel as an operator; `options` are those of `nki_lab.torch.custom_op` that are not the default."""
     operator = kernel_operator(
-        name, kernel, options["results"], options["mutates"], options["shapes"]
+        name, kernel, options.get("results"), options.get("mutates") or (), options.get("shapes")
     )
-    schema = Schema(operator, options["types"] or {})
+    schema = Schema(operator, options.get("types") or {})
     derivative, no_grad = derivative_of(
         operator,
-        options["backward"],
-        options["save"],
-        options["no_grad"],
-        options["wrt"],
+        options.get("backward"),
+        options.get("save"),
+        options.get("no_grad"),
+        options.get("wrt"),
         schema.tensors,
     )
     registered = Registered(operator, schema)
@@ -124,9 +124,9 @@ def make_operator(name: str, kernel: Any, options: Mapping[str, Any]) -> TorchOp
     if derivative is not None and reverse is not None:
         backward = _backward_operator(registered, derivative, reverse)
     look = record_gradients(registered, derivative, backward, no_grad)
-    if options["autocast"] is not None:
+    if options.get("autocast") is not None:
         torch.library.register_autocast(
-            registered.name, "cpu", options["autocast"], lib=registered.library
+            registered.name, "cpu", options.get("autocast"), lib=registered.library
         )
     again = name, operator.kernel, dict(options)
     made = _OPERATORS[registered.name] = TorchOperator(
